@@ -1,0 +1,1 @@
+"""Documents from files, the hub or the built-in language; documents -> sentences."""

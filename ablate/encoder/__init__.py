@@ -1,0 +1,1 @@
+"""One encoder; BERT and ModernBERT are two values of its config."""

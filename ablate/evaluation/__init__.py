@@ -1,0 +1,1 @@
+"""Fine-tuning, minimal pairs, metrics; per-example predictions and aggregation rules."""

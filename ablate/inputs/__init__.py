@@ -1,0 +1,1 @@
+"""Store -> plan of rows -> masked batches."""

@@ -1,0 +1,1 @@
+"""Hugging Face names and weights on one side, ours on the other."""

@@ -1,0 +1,1 @@
+"""Hidden states -> (loss sum, count) and named metrics."""

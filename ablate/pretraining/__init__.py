@@ -1,0 +1,1 @@
+"""The thin LightningModule around encoder and objectives; optimizers, schedules, clocks."""

@@ -1,0 +1,1 @@
+"""The run record and its mirrors."""
