@@ -8,6 +8,7 @@ put the address of a row into the counter; no two rows, epochs, substreams or na
 from __future__ import annotations
 
 import hashlib
+import itertools
 from collections.abc import Sequence
 
 import numpy as np
@@ -50,7 +51,7 @@ def uniforms(
     out = np.empty((len(rows), blocks * 4), dtype=np.uint64)
     breaks = np.flatnonzero(np.diff(rows) != 1) + 1 if len(rows) else np.empty(0, dtype=np.int64)
     bounds = [0, *breaks.tolist(), len(rows)]
-    for begin, end in zip(bounds[:-1], bounds[1:], strict=True):
+    for begin, end in itertools.pairwise(bounds):
         if begin == end:
             continue
         counter = np.array([int(rows[begin]) * blocks, 0, epoch, substream], dtype=np.uint64)
