@@ -1,0 +1,33 @@
+"""Logits at predicted positions -> summed masked-LM loss, count, hits (Devlin et al. 2019, sec. 3.1).
+
+Sums, never means: they are divided once, by the count over all micro-batches and ranks. Count 0
+gives loss 0 with zero gradients.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+
+@dataclass
+class SumCount:
+    """A summed loss, how many terms it has, and how many of them were predicted right."""
+
+    loss_sum: Tensor  # () float32, with gradient
+    count: int
+    correct: Tensor  # () int64
+
+
+def masked_lm_loss(logits: Tensor, labels: Tensor) -> SumCount:
+    """Cross-entropy in nats, float32 whatever the logits' type. logits (M, V), labels (M,)."""
+    loss = F.cross_entropy(logits.float(), labels, reduction="sum")
+    return SumCount(loss, labels.numel(), (logits.detach().argmax(-1) == labels).sum())
+
+
+def zero_like(parameter: Tensor) -> Tensor:
+    """A float32 zero on the parameter's device that has a (zero) gradient path to it."""
+    return (parameter.reshape(-1)[:1] * 0.0).sum(dtype=torch.float32)
