@@ -2,9 +2,9 @@
 
 Selection and corruption are two questions with two uniforms a position, drawn before any rate or
 probability is known. So the positions at 15% are a subset of those at 40%, and 80/10/10 and
-all-[MASK] arms of one seed hide the same tokens. BERT (Devlin et al. 2019, sec. 3.1) shows [MASK] at
-80% of the selected positions, a random token at 10% and the original at 10%; `all_mask` is the same
-function with (1.0, 0.0). Legend: N tokens of the batch end to end.
+all-[MASK] arms of one seed hide the same tokens. BERT (Devlin et al. 2019, sec. 3.1) shows [MASK]
+at 80% of the selected positions, a random token at 10% and the original at 10%; `all_mask` is the
+same function with (1.0, 0.0). Legend: N tokens of the batch end to end.
 """
 
 from __future__ import annotations

@@ -1,14 +1,13 @@
-"""Logits at predicted positions -> summed masked-LM loss, count, hits (Devlin et al. 2019, sec. 3.1).
+"""Logits at predicted positions -> summed masked-LM loss, count, hits.
 
-Sums, never means: they are divided once, by the count over all micro-batches and ranks. Count 0
-gives loss 0 with zero gradients.
+Devlin et al. 2019, sec. 3.1. Sums, never means: they are divided once, by the count over all
+micro-batches and ranks. Count 0 gives loss 0 with zero gradients.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -27,7 +26,3 @@ def masked_lm_loss(logits: Tensor, labels: Tensor) -> SumCount:
     loss = F.cross_entropy(logits.float(), labels, reduction="sum")
     return SumCount(loss, labels.numel(), (logits.detach().argmax(-1) == labels).sum())
 
-
-def zero_like(parameter: Tensor) -> Tensor:
-    """A float32 zero on the parameter's device that has a (zero) gradient path to it."""
-    return (parameter.reshape(-1)[:1] * 0.0).sum(dtype=torch.float32)

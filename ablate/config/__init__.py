@@ -1,0 +1,1 @@
+"""Typed settings, the rules that hold between groups, and the fingerprint of a run."""

@@ -1,0 +1,175 @@
+"""Progress on the screen, timings, and checkpoints that fall between steps."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytorch_lightning as pl
+from pytorch_lightning.callbacks import Callback, ModelCheckpoint
+
+from ablate.pretraining.module import PretrainingModule
+
+
+class Throughput(Callback):
+    """Tokens a second, seconds spent, and a progress line.
+
+    On a terminal a bar (rich); elsewhere a plain line at each tenth of the budget. Timings go to
+    `timings` and never into the metrics, which stay the same to the byte from run to run.
+    """
+
+    def __init__(self, *, total_steps: int, show: bool, label: str = "pretraining") -> None:
+        self.total_steps, self.show, self.label = total_steps, show, label
+        self.seconds = 0.0  # of earlier processes, from the checkpoint
+        self.tokens_at_start = 0
+        self.begin: float | None = None
+        self._bar: Any = None
+        self._task: Any = None
+        self._tenth = -1
+
+    def on_train_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
+        self.begin, self.tokens_at_start = time.perf_counter(), module.tokens
+        if self.show and sys.stderr.isatty():
+            self._bar = _bar()
+            self._bar.start()
+            self._task = self._bar.add_task(
+                self.label, total=self.total_steps, completed=trainer.global_step, note=""
+            )
+
+    @property
+    def elapsed(self) -> float:
+        return 0.0 if self.begin is None else time.perf_counter() - self.begin
+
+    def rate(self, tokens: int) -> float | None:
+        """Tokens a second of this process, None where it trained nothing."""
+        spent = tokens - self.tokens_at_start
+        return spent / self.elapsed if self.begin is not None and spent else None
+
+    def on_train_batch_end(
+        self, trainer: pl.Trainer, module: pl.LightningModule, outputs: Any, item: Any, index: int
+    ) -> None:
+        step = trainer.global_step
+        if not self.show or (step % 10 and step < self.total_steps):
+            return
+        note = _note(module, self.rate(module.tokens) or 0.0)
+        if self._bar is not None:
+            self._bar.update(self._task, completed=step, note=note)
+        elif step * 10 // self.total_steps != self._tenth:
+            self._tenth = step * 10 // self.total_steps
+            left = (self.total_steps - step) * self.elapsed / max(index + 1, 1)
+            line = f"{self.label}: step {step} of {self.total_steps} | {note} | {left:.0f} s left"
+            print(line, file=sys.stderr, flush=True)
+
+    def on_train_end(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
+        self._stop()
+
+    def on_exception(self, trainer: pl.Trainer, module: pl.LightningModule, error: Any) -> None:
+        self._stop()
+
+    def _stop(self) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+            self._bar = None
+
+    def state_dict(self) -> dict[str, float]:
+        return {"seconds": self.seconds + self.elapsed}
+
+    def load_state_dict(self, state: dict[str, float]) -> None:
+        self.seconds = state["seconds"]
+
+
+def _note(module: PretrainingModule | pl.LightningModule, rate: float) -> str:
+    parts = [f"{rate / 1000:.1f}k tokens/s"]
+    if "train/loss" in module.latest:
+        parts.append(f"loss {module.latest['train/loss']:.3f}")
+    if "train/mlm_accuracy" in module.latest:
+        parts.append(f"MLM accuracy {module.latest['train/mlm_accuracy']:.3f}")
+    return ", ".join(parts)
+
+
+def _bar() -> Any:
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+    )
+
+    return Progress(
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[note]}"),
+        console=Console(stderr=True),
+    )
+
+
+class Interrupted(Exception):
+    """Training stopped on a signal, after the checkpoint of the last whole step was written."""
+
+    def __init__(self, signum: int, step: int) -> None:
+        super().__init__(f"stopped by {signal.Signals(signum).name} after step {step}")
+        self.exit_code = 128 + signum
+
+
+class StopBetweenSteps(Callback):
+    """SIGTERM and Ctrl-C: finish the step, write its checkpoint, raise `Interrupted`.
+
+    Lightning would save in the middle of a step on Ctrl-C and exit 0 on SIGTERM. A second Ctrl-C
+    stops at once.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.signum: int | None = None
+        self._handlers: dict[int, Any] = {}
+
+    def on_train_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
+        if threading.current_thread() is threading.main_thread():
+            for signum in (signal.SIGTERM, signal.SIGINT):
+                self._handlers[signum] = signal.signal(signum, self._note)
+
+    def _note(self, signum: int, frame: Any) -> None:
+        if self.signum is not None and signum == signal.SIGINT:
+            raise KeyboardInterrupt
+        self.signum = signum
+
+    def on_train_batch_end(
+        self, trainer: pl.Trainer, module: pl.LightningModule, outputs: Any, item: Any, index: int
+    ) -> None:
+        if self.signum is not None:
+            step = trainer.global_step
+            trainer.save_checkpoint(self.folder / f"step-{step:08d}.ckpt")
+            raise Interrupted(self.signum, step)
+
+    def on_train_end(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
+        self._restore()
+
+    def on_exception(self, trainer: pl.Trainer, module: pl.LightningModule, error: Any) -> None:
+        self._restore()
+
+    def _restore(self) -> None:
+        for signum, handler in self._handlers.items():
+            signal.signal(signum, handler)
+        self._handlers.clear()
+
+
+def checkpoints(folder: str, *, every: int) -> ModelCheckpoint:
+    """The two newest checkpoints, written between steps."""
+    return ModelCheckpoint(
+        dirpath=folder,
+        filename="step-{step:08d}",
+        auto_insert_metric_name=False,
+        monitor="step",
+        mode="max",
+        save_top_k=2,
+        every_n_train_steps=every,
+        enable_version_counter=False,
+    )

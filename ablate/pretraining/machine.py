@@ -1,0 +1,99 @@
+"""What this machine is -> threads, memory settings and precision, resolved once and recorded.
+
+Nothing here measures at run time: the choice of a precision comes from a table (device, CPU flags,
+width), so that the same machine gives the same run.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import os
+import platform
+import sys
+
+PRECISIONS = ("auto", "fp32", "bf16")
+_M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4  # glibc's malloc.h
+_BF16_FLAGS = {"avx512_bf16", "amx_bf16"}
+
+
+def available_cores() -> int:
+    """Cores this process may run on."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+@functools.cache
+def cpu_flags() -> frozenset[str]:
+    """The CPU's feature flags as Linux names them; empty elsewhere."""
+    try:
+        with open("/proc/cpuinfo", encoding="ascii", errors="replace") as lines:
+            found = next(line for line in lines if line.startswith("flags"))
+    except (OSError, StopIteration):
+        return frozenset()
+    return frozenset(found.split(":", 1)[1].split())
+
+
+def keep_freed_memory() -> bool:
+    """Tell glibc not to hand freed blocks back to the system after every step.
+
+    The page faults of getting them again cost up to half of a small training step. Returns whether
+    it was done (Linux with glibc only).
+    """
+    if sys.platform != "linux" or platform.libc_ver()[0] != "glibc":
+        return False
+    libc = ctypes.CDLL(None)
+    done = libc.mallopt(_M_MMAP_MAX, 0) and libc.mallopt(_M_TRIM_THRESHOLD, 2**31 - 1)
+    return bool(done)
+
+
+def set_threads(threads: int) -> None:
+    """Fix the number of threads of torch's kernels in this process."""
+    import torch
+
+    torch.set_num_threads(threads)
+
+
+def resolve_device(accelerator: str) -> str:
+    """`auto`, `cpu` or `gpu` -> `cpu` or `cuda`.
+
+    Raises:
+        ValueError: a GPU is asked for and there is none, or the word is unknown.
+    """
+    import torch
+
+    if accelerator not in ("auto", "cpu", "gpu"):
+        raise ValueError(f"trainer.accelerator={accelerator!r} is not one of auto, cpu, gpu")
+    if accelerator == "gpu" and not torch.cuda.is_available():
+        raise ValueError(
+            "trainer.accelerator=gpu, and torch sees no CUDA device; type trainer.accelerator=cpu"
+        )
+    return "cuda" if accelerator != "cpu" and torch.cuda.is_available() else "cpu"
+
+
+def resolve_precision(precision: str, *, device: str, hidden_size: int) -> str:
+    """`auto` -> `bf16` where it pays, else `fp32`.
+
+    On a CPU it pays with bf16 instructions and from 128 wide on (below, the casts cost what the
+    matmuls gain); on CUDA wherever bf16 is in hardware.
+
+    Raises:
+        ValueError: unknown word, or bf16 on a CUDA device without it.
+    """
+    import torch
+
+    if precision not in PRECISIONS:
+        raise ValueError(f"trainer.precision={precision!r} is not one of {', '.join(PRECISIONS)}")
+    if device == "cuda":
+        supported = torch.cuda.is_bf16_supported(including_emulation=False)
+        if precision == "bf16" and not supported:
+            raise ValueError(
+                "trainer.precision=bf16, and this GPU has no bf16; type trainer.precision=fp32"
+            )
+        pays = supported
+    else:
+        pays = bool(_BF16_FLAGS & cpu_flags()) and hidden_size >= 128
+    if precision == "auto":
+        return "bf16" if pays else "fp32"
+    return precision

@@ -1,0 +1,193 @@
+"""`StepItem` -> one optimizer step: the LightningModule, thin on purpose.
+
+Manual optimization: one loader item is one step. Each loss is summed over the micro-batches and
+divided once, by the count over all of them and all ranks, so accumulation and devices do not
+change the gradient. Dropout is seeded at each micro-batch from (seed, step, micro-batch, rank),
+which is all the random state there is: a resumed run needs no other.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytorch_lightning as pl
+import torch
+from torch import Tensor
+
+from ablate import rng
+from ablate.encoder.heads import MaskedLanguageModel
+from ablate.inputs.batches import Batch
+from ablate.inputs.masking import MaskCounts
+from ablate.inputs.steps import StepItem
+from ablate.objectives.mlm import SumCount, masked_lm_loss
+from ablate.objectives.sentence_pair import sentence_pair_loss
+from ablate.pretraining.optimizers import adamw
+from ablate.pretraining.schedules import learning_rate_factor
+
+
+class PretrainingModule(pl.LightningModule):
+    """Masked-LM (and next-sentence) pretraining of a `MaskedLanguageModel`.
+
+    The next-sentence loss is added where the model has a pair head. Metrics go to the trainer's
+    loggers every `log_every` steps as means over the steps since the last line, with `tokens` as a
+    field beside them.
+    """
+
+    def __init__(
+        self,
+        model: MaskedLanguageModel,
+        *,
+        learning_rate: float,
+        weight_decay: float,
+        betas: tuple[float, float],
+        eps: float,
+        clip_norm: float,
+        schedule: str,
+        warmup_share: float,
+        final_share: float,
+        seed: int,
+        log_every: int,
+        validation_names: tuple[str, ...],
+        bytes_per_token: float,
+    ) -> None:
+        super().__init__()
+        self.automatic_optimization = False
+        self.model = model
+        self.optimizer_settings = {
+            "learning_rate": learning_rate,
+            "weight_decay": weight_decay,
+            "betas": betas,
+            "eps": eps,
+        }
+        self.clip_norm, self.seed, self.log_every = clip_norm, seed, log_every
+        self.learning_rate = learning_rate
+        self.schedule_settings = {
+            "schedule": schedule,
+            "warmup_share": warmup_share,
+            "final_share": final_share,
+        }
+        self.validation_names, self.bytes_per_token = validation_names, bytes_per_token
+        self.counts = MaskCounts()
+        self.tokens = 0
+        self.window: dict[str, float] = {}
+        self.latest: dict[str, float] = {}
+        self.validation_metrics: dict[str, float] = {}
+        self.validated_at: int | None = None  # optimizer steps at the last validation
+        self._validation: list[dict[str, float]] = []
+
+    def configure_optimizers(self) -> torch.optim.Optimizer:
+        return adamw(self.model, **self.optimizer_settings)  # type: ignore[arg-type]
+
+    def transfer_batch_to_device(self, batch: Any, device: torch.device, index: int) -> Any:
+        if isinstance(batch, StepItem):
+            batch.micro_batches = [micro.to(device) for micro in batch.micro_batches]
+            return batch
+        return batch.to(device)
+
+    def losses(self, batch: Batch) -> dict[str, SumCount]:
+        """Summed losses of one micro-batch by name."""
+        output = self.model(batch)
+        found = {"mlm": masked_lm_loss(output.mlm_logits, batch.labels)}
+        if output.pair_logits is not None and batch.pair_labels is not None:
+            found["nsp"] = sentence_pair_loss(output.pair_logits, batch.pair_labels)
+        return found
+
+    def global_counts(self, item: StepItem) -> dict[str, int]:
+        """Terms of each loss over the step's micro-batches and all ranks."""
+        predictions = sum(micro.num_predictions for micro in item.micro_batches)
+        if self.trainer.world_size > 1:
+            total = torch.tensor(predictions, device=self.device)
+            predictions = int(self.trainer.strategy.reduce(total, reduce_op="sum"))
+        return {"mlm": predictions, "nsp": item.num_rows}
+
+    def training_step(self, item: StepItem, index: int) -> None:
+        optimizer = self.optimizers()
+        factor = learning_rate_factor(item.progress, **self.schedule_settings)  # type: ignore[arg-type]
+        for group in optimizer.param_groups:
+            group["lr"] = self.learning_rate * factor
+        counts = self.global_counts(item)
+        for number, micro in enumerate(item.micro_batches):
+            torch.manual_seed(
+                rng.torch_seed(self.seed, "dropout", item.step, number, self.global_rank)
+            )
+            losses = self.losses(micro)
+            terms = [part.loss_sum / max(counts[name], 1) for name, part in losses.items()]
+            self.manual_backward(torch.stack(terms).sum() * self.trainer.world_size)
+            for name, part in losses.items():
+                self._add(f"{name}_loss", part.loss_sum.detach())
+                self._add(f"{name}_correct", part.correct)
+                self._add(f"{name}_count", part.count)
+        norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.clip_norm)
+        if not math.isfinite(float(norm)):
+            raise FloatingPointError(
+                f"the gradient is not finite at step {item.step + 1} (norm {float(norm)}): lower "
+                "optimizer.learning_rate, or train in trainer.precision=fp32"
+            )
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+        self.counts += item.counts
+        self.tokens = item.tokens
+        self._add("grad_norm", norm)
+        self._add("steps", 1)
+        if (item.step + 1) % self.log_every == 0 or item.progress >= 1.0:
+            self._log_window(item.step + 1, self.learning_rate * factor)
+
+    def _add(self, name: str, value: Tensor | float) -> None:
+        self.window[name] = self.window.get(name, 0.0) + float(value)
+
+    def _log_window(self, step: int, rate: float) -> None:
+        window, self.window = self.window, {}
+        metrics = {"tokens": float(self.tokens), "train/learning_rate": rate}
+        metrics["train/grad_norm"] = window["grad_norm"] / window["steps"]
+        total = 0.0
+        for name in ("mlm", "nsp"):
+            if window.get(f"{name}_count"):
+                count = window[f"{name}_count"]
+                metrics[f"train/{name}_loss"] = window[f"{name}_loss"] / count
+                metrics[f"train/{name}_accuracy"] = window[f"{name}_correct"] / count
+                total += metrics[f"train/{name}_loss"]
+        metrics["train/loss"] = total
+        self.latest = metrics
+        self._write(metrics, step)
+
+    def _write(self, metrics: dict[str, float], step: int) -> None:
+        for logger in self.loggers:
+            logger.log_metrics(metrics, step)
+
+    def on_validation_epoch_start(self) -> None:
+        self._validation = [
+            {"loss": 0.0, "count": 0.0, "correct": 0.0} for _ in self.validation_names
+        ]
+
+    def validation_step(self, batch: Batch, index: int, dataloader_idx: int = 0) -> None:
+        part = masked_lm_loss(self.model(batch).mlm_logits, batch.labels)
+        sums = self._validation[dataloader_idx]
+        sums["loss"] += float(part.loss_sum)
+        sums["count"] += part.count
+        sums["correct"] += float(part.correct)
+
+    def on_validation_epoch_end(self) -> None:
+        """Means over all predicted tokens; bits per byte = bits a token / mean bytes a token."""
+        metrics = {"tokens": float(self.tokens)}
+        for name, sums in zip(self.validation_names, self._validation, strict=True):
+            if sums["count"]:
+                loss = sums["loss"] / sums["count"]
+                metrics[f"val/{name}/loss"] = loss
+                metrics[f"val/{name}/accuracy"] = sums["correct"] / sums["count"]
+                bits = loss / math.log(2) / self.bytes_per_token
+                metrics[f"val/{name}/bits_per_byte"] = bits
+        self.validation_metrics, self.validated_at = metrics, self.global_step
+        self._write(metrics, self.global_step)
+
+    def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        checkpoint["ablate"] = {
+            "window": dict(self.window),
+            "counts": dict(vars(self.counts)),
+            "tokens": self.tokens,
+        }
+
+    def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
+        kept = checkpoint["ablate"]
+        self.window, self.tokens = dict(kept["window"]), kept["tokens"]
+        self.counts = MaskCounts(**kept["counts"])

@@ -1,0 +1,118 @@
+"""Model + data + settings -> a trained model and what the record needs: one Lightning fit.
+
+Continues from the newest checkpoint in `folder` where there is one. A budget of 0 trains nothing
+and validates the initial weights (the "no pretraining" arm).
+"""
+
+from __future__ import annotations
+
+import re
+import time
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytorch_lightning as pl
+from pytorch_lightning.loggers import Logger
+
+from ablate.inputs.datamodule import PretrainingData
+from ablate.pretraining.callbacks import StopBetweenSteps, Throughput, checkpoints
+from ablate.pretraining.module import PretrainingModule
+
+_NOISE = (
+    ".*does not have many workers.*",
+    ".*isinstance\\(treespec, LeafSpec\\).*",
+    ".*Checkpoint directory .* exists and is not empty.*",
+    ".*`_register_pytree_node` is deprecated.*",
+    ".*GPU available but not used.*",
+)
+
+
+@dataclass
+class PretrainingResult:
+    """Final validation metrics, clocks and achieved masking of a finished pretraining."""
+
+    metrics: dict[str, float]
+    clocks: dict[str, float]
+    masking: dict[str, float]
+    resumed_from: int | None = None
+    seconds: float = 0.0
+    tokens_per_second: float | None = None
+
+
+def newest_checkpoint(folder: Path) -> tuple[Path, int] | None:
+    """(path, step) of the newest checkpoint, or None."""
+    found = [
+        (int(match.group(1)), path)
+        for path in folder.glob("step-*.ckpt")
+        if (match := re.fullmatch(r"step-(\d+)\.ckpt", path.name))
+    ]
+    return (max(found)[1], max(found)[0]) if found else None
+
+
+def pretrain(
+    module: PretrainingModule,
+    data: PretrainingData,
+    *,
+    folder: Path,
+    loggers: Sequence[Logger],
+    accelerator: str,
+    devices: int,
+    precision: str,
+    num_validations: int,
+    checkpoint_every: int,
+    show_progress: bool,
+) -> PretrainingResult:
+    """Train `module` over the budget of `data`; checkpoints go under `folder`.
+
+    Args:
+        accelerator: `cpu` or `cuda`; precision: `fp32` or `bf16` (autocast).
+        num_validations: validations spread evenly over the steps, the last one at the end.
+        checkpoint_every: optimizer steps between checkpoints.
+    """
+    total = len(data.steps)
+    throughput = Throughput(total_steps=total, show=show_progress)
+    interval = max(1, -(-total // max(num_validations, 1)))
+    for pattern in _NOISE:
+        warnings.filterwarnings("ignore", pattern)
+    trainer = pl.Trainer(
+        accelerator="gpu" if accelerator == "cuda" else "cpu",
+        devices=devices,
+        precision="bf16-mixed" if precision == "bf16" else "32-true",
+        max_epochs=1,
+        logger=list(loggers),
+        callbacks=[
+            throughput,
+            checkpoints(str(folder), every=checkpoint_every),
+            StopBetweenSteps(folder),
+        ],
+        val_check_interval=interval if total else None,
+        num_sanity_val_steps=0,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        use_distributed_sampler=False,
+        log_every_n_steps=10**9,
+    )
+    newest = newest_checkpoint(folder)
+    if newest is not None and newest[1] > total:
+        newest = None
+    start = time.perf_counter()
+    if total:
+        trainer.fit(module, datamodule=data, ckpt_path=newest and str(newest[0]))
+    seconds = time.perf_counter() - start
+    if module.validated_at != total:
+        trainer.validate(module, datamodule=data, verbose=False)
+    return PretrainingResult(
+        metrics={k: v for k, v in module.validation_metrics.items() if k != "tokens"},
+        clocks={
+            "steps": total,
+            "tokens": module.tokens,
+            "predictions": module.counts.selected,
+            "seconds": throughput.seconds + seconds,
+        },
+        masking=module.counts.shares(),
+        resumed_from=newest[1] if newest else None,
+        seconds=seconds,
+        tokens_per_second=throughput.rate(module.tokens),
+    )
