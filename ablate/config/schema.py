@@ -1,7 +1,7 @@
 """The typed shape of `conf/`: one dataclass a group; Hydra refuses other keys and other types.
 
-A null number means "chosen from the other settings by `rules.resolve`", and the record shows what was
-chosen. Nothing here imports torch: `--help` reads this file.
+A null number means "chosen from the other settings by `rules.resolve`", and the record shows what
+was chosen. Nothing here imports torch: `--help` reads this file.
 """
 
 from __future__ import annotations
@@ -98,14 +98,14 @@ class OptimizerSettings:
     weight_decay: float = 0.01
     betas: list[float] = field(default_factory=lambda: [0.9, 0.98])
     eps: float = 1e-6
-    clip_norm: float = 1.0
+    gradient_clip: float = 1.0
 
 
 @dataclass
 class ScheduleSettings:
     name: str = "linear"
-    warmup_share: float = 0.1
-    final_share: float = 0.0
+    warmup_fraction: float = 0.1
+    final_fraction: float = 0.0
 
 
 @dataclass
@@ -134,12 +134,12 @@ class TrainerSettings:
 class FinetuneSettings:
     learning_rate: float = 2e-3
     batch_size: int = 32
-    num_epochs: float = 6.0
+    num_epochs: int = 6
     min_steps: int = 150
     max_steps: int | None = None
-    warmup_share: float = 0.1
+    warmup_fraction: float = 0.1
     weight_decay: float = 0.01
-    clip_norm: float = 1.0
+    gradient_clip: float = 1.0
     dropout: float = 0.1
     pooling: str = "cls_mean"
     frozen: bool = False

@@ -111,7 +111,7 @@ def _bar() -> Any:
     )
 
 
-class Interrupted(Exception):
+class Interrupted(Exception):  # noqa: N818  (no error: a state of the run)
     """Training stopped on a signal, after the checkpoint of the last whole step was written."""
 
     def __init__(self, signum: int, step: int) -> None:

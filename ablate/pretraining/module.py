@@ -42,10 +42,10 @@ class PretrainingModule(pl.LightningModule):
         weight_decay: float,
         betas: tuple[float, float],
         eps: float,
-        clip_norm: float,
+        gradient_clip: float,
         schedule: str,
-        warmup_share: float,
-        final_share: float,
+        warmup_fraction: float,
+        final_fraction: float,
         seed: int,
         log_every: int,
         validation_names: tuple[str, ...],
@@ -60,12 +60,12 @@ class PretrainingModule(pl.LightningModule):
             "betas": betas,
             "eps": eps,
         }
-        self.clip_norm, self.seed, self.log_every = clip_norm, seed, log_every
+        self.gradient_clip, self.seed, self.log_every = gradient_clip, seed, log_every
         self.learning_rate = learning_rate
         self.schedule_settings = {
             "schedule": schedule,
-            "warmup_share": warmup_share,
-            "final_share": final_share,
+            "warmup_fraction": warmup_fraction,
+            "final_fraction": final_fraction,
         }
         self.validation_names, self.bytes_per_token = validation_names, bytes_per_token
         self.counts = MaskCounts()
@@ -118,7 +118,7 @@ class PretrainingModule(pl.LightningModule):
                 self._add(f"{name}_loss", part.loss_sum.detach())
                 self._add(f"{name}_correct", part.correct)
                 self._add(f"{name}_count", part.count)
-        norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.clip_norm)
+        norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.gradient_clip)
         if not math.isfinite(float(norm)):
             raise FloatingPointError(
                 f"the gradient is not finite at step {item.step + 1} (norm {float(norm)}): lower "

@@ -1,0 +1,220 @@
+"""Composed settings -> checked and completed settings: what no single group can know.
+
+`check` refuses bad values and combinations before anything runs; `resolve` replaces each null by the
+number it stands for. Both need no data and no torch, so that every arm of a study or point of a
+sweep is judged before the first one runs.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterable
+from typing import Any
+
+from ablate.config.schema import Settings
+from ablate.encoder.config import EncoderConfig
+from ablate.inputs.masking import MaskingPolicy
+
+CORPORA = ("synthetic", "files", "hub")
+DOCUMENT_RULES = ("rows", "wikitext_headings")
+TOKENIZERS = ("wordpiece", "byte_bpe", "unigram", "pretrained")
+VOCABULARIES = ("auto", "trained", "morphemes")
+PAIR_FORMATS = ("segment_pair",)
+FORMATS = (*PAIR_FORMATS, "full_sentences", "doc_sentences", "single_document")
+GLU_WIDTHS = ("raw", "parameter_matched")
+BACKENDS = ("auto", "eager", "sdpa", "flash")
+CLOCKS = ("tokens", "steps")
+SCHEDULES = ("linear", "cosine", "constant")
+EVALUATIONS = ("synthetic", "glue", "none")
+TRACKING_KINDS = ("wandb", "none")
+_PLACEHOLDER_VOCABULARY = 1000
+_PUBLISHED_STD, _PUBLISHED_WIDTH = 0.02, 768
+_RATE_TIMES_WIDTH = {"pre": 0.32, "post": 0.19}
+
+
+def check(settings: Settings) -> None:
+    """Refuse what cannot run or would not mean what it says.
+
+    Raises:
+        ValueError: naming the setting, what was given, what is allowed and what to type.
+    """
+    _check_data(settings)
+    _check_training(settings)
+    _check_evaluation(settings)
+    MaskingPolicy(**vars(settings.masking))
+    resolved = resolve(settings)
+    EncoderConfig(**encoder_arguments(resolved, _PLACEHOLDER_VOCABULARY, pad_token_id=0))
+
+
+def resolve(settings: Settings) -> Settings:
+    """A copy in which nulls that need neither data nor hardware are numbers.
+
+    The width-scaled values meet the published ones at the published width: init_std is BERT's 0.02
+    at 768, and grows as 1 / sqrt(width) below; the peak rate falls as 1 / width.
+    """
+    out = copy.deepcopy(settings)
+    width = out.size.hidden_size
+    if out.encoder.init_std is None:
+        out.encoder.init_std = round(_PUBLISHED_STD * (_PUBLISHED_WIDTH / width) ** 0.5, 6)
+    if out.optimizer.learning_rate is None:
+        out.optimizer.learning_rate = round(
+            _RATE_TIMES_WIDTH.get(out.encoder.norm_position, 0.0) / width, 8
+        )
+    if out.trainer.micro_batch_size is None:
+        out.trainer.micro_batch_size = out.trainer.global_batch_size
+    if out.evaluation.finetune.max_length is None:
+        out.evaluation.finetune.max_length = out.input_format.max_length
+    if out.tokenizer.vocabulary == "auto":
+        morphemes = (
+            out.corpus.kind == "synthetic"
+            and out.tokenizer.kind == "wordpiece"
+            and out.tokenizer.vocab_size is None
+        )
+        out.tokenizer.vocabulary = "morphemes" if morphemes else "trained"
+    if out.tokenizer.vocab_size is None and out.tokenizer.vocabulary == "trained":
+        out.tokenizer.vocab_size = 512 if out.corpus.kind == "synthetic" else 8192
+    return out
+
+
+def encoder_arguments(settings: Settings, vocab_size: int, pad_token_id: int) -> dict[str, Any]:
+    """Keyword arguments of `EncoderConfig` from the groups `encoder`, `size`, `input_format`.
+
+    GLU width rule: `parameter_matched` gives each half 2/3 of `size.intermediate_size` (to a
+    multiple of 8), so that a gated MLP has the parameters of a plain one; `raw` takes it as it is.
+    """
+    given = dict(vars(settings.encoder))
+    dropout, width_rule = given.pop("dropout"), given.pop("glu_width")
+    given["head_bias"] = given.pop("decoder_bias")
+    given["head_dense_bias"] = given["mlp_bias"]
+    sizes = dict(vars(settings.size))
+    if given["mlp"] == "glu" and width_rule == "parameter_matched":
+        sizes["intermediate_size"] = max(8, 8 * round(sizes["intermediate_size"] / 12))
+    return {
+        **given,
+        **sizes,
+        "vocab_size": vocab_size,
+        "pad_token_id": pad_token_id,
+        "max_position_embeddings": settings.input_format.max_length,
+        "attention_dropout": dropout,
+        "hidden_dropout": dropout,
+        "embedding_dropout": dropout,
+    }
+
+
+def _one_of(name: str, given: str, allowed: Iterable[str]) -> None:
+    allowed = list(allowed)
+    if given not in allowed:
+        raise ValueError(
+            f"{name}={given} is not possible; allowed: {', '.join(allowed)}. "
+            f"For example {name}={allowed[0]}"
+        )
+
+
+def _in_range(name: str, given: float, low: float, high: float, example: float) -> None:
+    if not low <= given <= high:
+        limits = f"at least {low:g}" if high == float("inf") else f"from {low:g} to {high:g}"
+        raise ValueError(f"{name}={given} must be {limits}. For example {name}={example:g}")
+
+
+def _check_data(settings: Settings) -> None:
+    corpus, tokenizer, rows = settings.corpus, settings.tokenizer, settings.input_format
+    _one_of("corpus.kind", corpus.kind, CORPORA)
+    _one_of("corpus.document_rule", corpus.document_rule, DOCUMENT_RULES)
+    if corpus.kind == "files" and not corpus.path:
+        raise ValueError("corpus=files needs a file: type corpus.path=text.jsonl (or a folder)")
+    if corpus.kind == "hub" and not corpus.name:
+        raise ValueError("corpus=hub needs a data set: type corpus.name=Salesforce/wikitext")
+    _in_range("corpus.validation_fraction", corpus.validation_fraction, 1e-6, 0.9, 0.01)
+    _in_range("corpus.num_documents", corpus.num_documents, 4, float("inf"), 14_000)
+    if corpus.max_documents is not None:
+        _in_range("corpus.max_documents", corpus.max_documents, 2, float("inf"), 1000)
+    _one_of("tokenizer.kind", tokenizer.kind, TOKENIZERS)
+    _one_of("tokenizer.vocabulary", tokenizer.vocabulary, VOCABULARIES)
+    if tokenizer.kind == "pretrained" and not tokenizer.path:
+        raise ValueError("tokenizer=pretrained needs a file: type tokenizer.path=tokenizer.json")
+    if tokenizer.vocabulary == "morphemes":
+        if corpus.kind != "synthetic" or tokenizer.kind != "wordpiece":
+            raise ValueError(
+                "tokenizer.vocabulary=morphemes is the built-in language's WordPiece vocabulary: "
+                "it needs corpus=synthetic tokenizer=wordpiece; type tokenizer.vocabulary=trained"
+            )
+        if tokenizer.vocab_size is not None:
+            raise ValueError(
+                f"tokenizer.vocab_size={tokenizer.vocab_size} has no effect on "
+                "tokenizer.vocabulary=morphemes; type tokenizer.vocabulary=trained, or leave "
+                "tokenizer.vocab_size out"
+            )
+    if tokenizer.vocab_size is not None:
+        _in_range("tokenizer.vocab_size", tokenizer.vocab_size, 32, 2**20, 8192)
+    _one_of("input_format.name", rows.name, FORMATS)
+    _in_range("input_format.max_length", rows.max_length, 8, 2**20, 128)
+    _in_range("input_format.short_seq_prob", rows.short_seq_prob, 0, 1, 0.1)
+    if settings.nsp and rows.name not in PAIR_FORMATS:
+        raise ValueError(
+            f"nsp=true needs rows that are pairs of segments, and input_format={rows.name} is one "
+            f"stream; type input_format={' or input_format='.join(PAIR_FORMATS)}, or nsp=false"
+        )
+
+
+def _check_training(settings: Settings) -> None:
+    infinite = float("inf")
+    _in_range("seed", settings.seed, 0, 2**63 - 1, 0)
+    _one_of("attention_backend", settings.attention_backend, BACKENDS)
+    _one_of("objective.name", settings.objective.name, ("mlm",))
+    _one_of("encoder.glu_width", settings.encoder.glu_width, GLU_WIDTHS)
+    if settings.encoder.causal:
+        raise ValueError(
+            "encoder.causal=true with objective=mlm: a masked-LM encoder sees both sides; "
+            "type encoder.causal=false"
+        )
+    _one_of("optimizer.name", settings.optimizer.name, ("adamw",))
+    rate = settings.optimizer.learning_rate
+    if rate is not None:
+        _in_range("optimizer.learning_rate", rate, 1e-9, 10.0, 1e-3)
+    _in_range("optimizer.weight_decay", settings.optimizer.weight_decay, 0, 10, 0.01)
+    _in_range("optimizer.eps", settings.optimizer.eps, 1e-20, 1, 1e-6)
+    _in_range("optimizer.gradient_clip", settings.optimizer.gradient_clip, 1e-6, infinite, 1.0)
+    betas = settings.optimizer.betas
+    if len(betas) != 2 or not all(0 <= beta < 1 for beta in betas):
+        raise ValueError(
+            f"optimizer.betas={betas} must be two numbers in [0, 1); "
+            "type 'optimizer.betas=[0.9,0.98]'"
+        )
+    _one_of("schedule.name", settings.schedule.name, SCHEDULES)
+    _in_range("schedule.warmup_fraction", settings.schedule.warmup_fraction, 0, 0.999, 0.1)
+    _in_range("schedule.final_fraction", settings.schedule.final_fraction, 0, 1, 0.0)
+    _one_of("budget.clock", settings.budget.clock, CLOCKS)
+    _in_range("budget.amount", settings.budget.amount, 0, infinite, 3_000_000)
+    trainer = settings.trainer
+    for name in ("global_batch_size", "log_every", "checkpoint_every", "validation_rows"):
+        _in_range(f"trainer.{name}", getattr(trainer, name), 1, infinite, 16)
+    for name in ("micro_batch_size", "threads"):
+        if getattr(trainer, name) is not None:
+            _in_range(f"trainer.{name}", getattr(trainer, name), 1, infinite, 1)
+    _in_range("trainer.num_workers", trainer.num_workers, 0, 256, 0)
+    _in_range("trainer.num_validations", trainer.num_validations, 0, infinite, 4)
+    if trainer.devices != 1:
+        raise ValueError(
+            f"trainer.devices={trainer.devices}: one device a run is what is built and tested; "
+            "type trainer.devices=1"
+        )
+
+
+def _check_evaluation(settings: Settings) -> None:
+    evaluation = settings.evaluation
+    _one_of("evaluation.kind", evaluation.kind, EVALUATIONS)
+    _in_range("evaluation.pairs_per_paradigm", evaluation.pairs_per_paradigm, 0, 10_000, 60)
+    for name in ("num_train_examples", "num_validation_examples"):
+        _in_range(f"evaluation.{name}", getattr(evaluation, name), 8, 10**7, 800)
+    _in_range("evaluation.finetune.num_seeds", evaluation.finetune.num_seeds, 1, 1000, 3)
+    if evaluation.kind == "synthetic" and settings.corpus.kind != "synthetic":
+        raise ValueError(
+            "evaluation=synthetic asks in the built-in language, which corpus="
+            f"{settings.corpus.kind} does not teach; type evaluation=glue evaluation.path=DIR, or "
+            "evaluation=none"
+        )
+    duplicated = {name for name in evaluation.tasks if evaluation.tasks.count(name) > 1}
+    if duplicated:
+        raise ValueError(f"evaluation.tasks names {', '.join(sorted(duplicated))} twice")
+    _one_of("tracking.kind", settings.tracking.kind, TRACKING_KINDS)
+    _one_of("tracking.mode", settings.tracking.mode, ("auto", "online", "offline", "disabled"))

@@ -1,0 +1,96 @@
+"""The run folder: what is true about a run, in plain files that survive any kill.
+
+`record.json` is written to a temporary name and renamed; `metrics.jsonl` gets one flushed line a
+logging step, and on resume loses the lines after the checkpoint that is continued. Nothing here
+imports torch or W&B: reports read these files alone.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+STATUSES = ("running", "complete", "interrupted", "failed")
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Write to a temporary name, flush, rename: a reader sees the old file or the new one."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    with open(temporary, "w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(temporary, path)
+
+
+def write_json(path: Path, value: Any) -> None:
+    """`write_atomically` as indented JSON with keys in the order given; no NaN."""
+    write_atomically(path, json.dumps(value, indent=2, allow_nan=False) + "\n")
+
+
+def read_json(path: Path) -> Any:
+    """The content of a JSON file, or None where there is none or it is not JSON."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (FileNotFoundError, json.JSONDecodeError):
+        return None
+
+
+class RunFolder:
+    """One run's folder and its record.
+
+    The record is a dict whose `status` is one of `STATUSES`; `update` merges keys and writes it.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.record: dict[str, Any] = read_json(path / "record.json") or {}
+
+    @property
+    def status(self) -> str | None:
+        return self.record.get("status")
+
+    def update(self, **values: Any) -> None:
+        if values.get("status") not in (None, *STATUSES):
+            raise AssertionError(values["status"])
+        self.record.update(values)
+        write_json(self.path / "record.json", self.record)
+
+    @property
+    def metrics(self) -> MetricsFile:
+        return MetricsFile(self.path / "metrics.jsonl")
+
+
+class MetricsFile:
+    """Append-only JSON lines {"step", "tokens", metric: value}."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def append(self, step: int, metrics: dict[str, float]) -> None:
+        """One line, flushed. Values as they come, rounded to 9 significant digits."""
+        row = {"step": step, **{name: float(f"{value:.9g}") for name, value in metrics.items()}}
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with open(self.path, "a", encoding="utf-8") as file:
+            file.write(json.dumps(row, allow_nan=True) + "\n")
+
+    def rows(self) -> list[dict[str, float]]:
+        """All whole lines; a line torn by a kill is left out."""
+        if not self.path.exists():
+            return []
+        found = []
+        for line in self.path.read_text(encoding="utf-8").split("\n"):
+            try:
+                found.append(json.loads(line))
+            except json.JSONDecodeError:
+                continue
+        return found
+
+    def keep_until(self, step: int) -> None:
+        """Drop the lines after `step`: the resumed run writes them again."""
+        if self.path.exists():
+            kept = [json.dumps(row) + "\n" for row in self.rows() if row["step"] <= step]
+            write_atomically(self.path, "".join(kept))
