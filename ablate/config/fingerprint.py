@@ -1,8 +1,8 @@
 """Resolved settings and what they were applied to -> the name of a result.
 
-The pretraining fingerprint holds everything that can change a weight; the run's adds everything that
-can change a score. Paths, trackers, names and logging intervals are in neither, data and tokenizer
-are in by their content, and `RESULT_VERSION` is raised whenever a golden loss changes.
+The pretraining fingerprint holds everything that can change a weight; the run's adds everything
+that can change a score. Paths, trackers, names and logging intervals are in neither, data and
+tokenizer are in by their content, and `RESULT_VERSION` is raised whenever a golden loss changes.
 """
 
 from __future__ import annotations

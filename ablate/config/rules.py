@@ -1,7 +1,7 @@
 """Composed settings -> checked and completed settings: what no single group can know.
 
-`check` refuses bad values and combinations before anything runs; `resolve` replaces each null by the
-number it stands for. Both need no data and no torch, so that every arm of a study or point of a
+`check` refuses bad values and combinations before anything runs; `resolve` replaces each null by
+the number it stands for. Both need no data and no torch, so that every arm of a study or point of a
 sweep is judged before the first one runs.
 """
 
@@ -13,18 +13,16 @@ from typing import Any
 
 from ablate.config.schema import Settings
 from ablate.encoder.config import EncoderConfig
+from ablate.inputs.formats import FORMATS, PAIR_FORMATS
 from ablate.inputs.masking import MaskingPolicy
+from ablate.pretraining.schedules import SCHEDULES
 
 CORPORA = ("synthetic", "files", "hub")
-DOCUMENT_RULES = ("rows", "wikitext_headings")
 TOKENIZERS = ("wordpiece", "byte_bpe", "unigram", "pretrained")
 VOCABULARIES = ("auto", "trained", "morphemes")
-PAIR_FORMATS = ("segment_pair",)
-FORMATS = (*PAIR_FORMATS, "full_sentences", "doc_sentences", "single_document")
 GLU_WIDTHS = ("raw", "parameter_matched")
 BACKENDS = ("auto", "eager", "sdpa", "flash")
 CLOCKS = ("tokens", "steps")
-SCHEDULES = ("linear", "cosine", "constant")
 EVALUATIONS = ("synthetic", "glue", "none")
 TRACKING_KINDS = ("wandb", "none")
 _PLACEHOLDER_VOCABULARY = 1000
@@ -119,7 +117,6 @@ def _in_range(name: str, given: float, low: float, high: float, example: float) 
 def _check_data(settings: Settings) -> None:
     corpus, tokenizer, rows = settings.corpus, settings.tokenizer, settings.input_format
     _one_of("corpus.kind", corpus.kind, CORPORA)
-    _one_of("corpus.document_rule", corpus.document_rule, DOCUMENT_RULES)
     if corpus.kind == "files" and not corpus.path:
         raise ValueError("corpus=files needs a file: type corpus.path=text.jsonl (or a folder)")
     if corpus.kind == "hub" and not corpus.name:

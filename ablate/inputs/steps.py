@@ -20,8 +20,6 @@ from ablate.inputs.formats import Plan
 from ablate.inputs.masking import MaskCounts
 from ablate.inputs.rows import MaskedRows
 
-CLOCKS = ("tokens", "steps")
-
 
 @dataclass
 class StepItem:

@@ -1,0 +1,133 @@
+"""Hydra's composition -> `Settings`, and its errors -> one message that says what to type.
+
+The only file besides `__main__` that knows Hydra. `conf/` lies beside the package in a checkout and
+inside it in a wheel.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import re
+from pathlib import Path
+from typing import Any
+
+from hydra.core.config_store import ConfigStore
+from omegaconf import DictConfig, OmegaConf
+
+from ablate.config.rules import check
+from ablate.config.schema import Settings
+
+
+def conf_dir() -> Path:
+    """The folder of the packaged configuration."""
+    here = Path(__file__).resolve().parent.parent
+    for folder in (here / "conf", here.parent / "conf"):
+        if (folder / "config.yaml").is_file():
+            return folder
+    raise AssertionError("the package has lost its conf/ folder")
+
+
+def register() -> None:
+    """Make the schema known to Hydra under the name that `config.yaml` begins with."""
+    ConfigStore.instance().store(name="schema", node=Settings)
+
+
+def settings_from(config: DictConfig) -> Settings:
+    """Typed and checked settings.
+
+    Raises:
+        ValueError: an unknown key (added with `+`), or what `rules.check` refuses.
+    """
+    settings: Any = OmegaConf.to_object(config)
+    _refuse_extra_keys(settings, "")
+    check(settings)
+    return settings
+
+
+def _refuse_extra_keys(node: Any, prefix: str) -> None:
+    known = {f.name for f in dataclasses.fields(node)}
+    for name, value in vars(node).items():
+        if name not in known:
+            raise ValueError(unknown_key(f"{prefix}{name}"))
+        if dataclasses.is_dataclass(value):
+            _refuse_extra_keys(value, f"{prefix}{name}.")
+
+
+def all_keys(node: Any = Settings, prefix: str = "") -> list[str]:
+    """Dotted names of every setting."""
+    found = []
+    for field in dataclasses.fields(node):
+        found.append(prefix + field.name)
+        default = field.default_factory
+        if isinstance(default, type) and dataclasses.is_dataclass(default):
+            found += all_keys(default, f"{prefix}{field.name}.")
+    return found
+
+
+def unknown_key(name: str) -> str:
+    """Message for a setting that does not exist, with the nearest ones that do."""
+    keys = all_keys()
+    tails = {key.split(".")[-1]: key for key in reversed(keys)}
+    near = difflib.get_close_matches(name, keys, n=3, cutoff=0.6)
+    near += [
+        tails[tail]
+        for tail in difflib.get_close_matches(name.split(".")[-1], list(tails), n=2, cutoff=0.7)
+        if tails[tail] not in near
+    ]
+    hint = f"did you mean {' or '.join(near[:3])}?" if near else "no setting has a name like it;"
+    return f"there is no setting {name}: {hint} python -m ablate --cfg job shows all of them"
+
+
+def readable(error: BaseException) -> str:
+    """One message for an error of Hydra or OmegaConf: given, allowed, what to type."""
+    texts = [str(error)]
+    while error.__cause__ is not None:
+        error = error.__cause__
+        texts.append(str(error))
+    whole = "\n".join(texts)
+    if found := re.search(r"Could not override '([\w.@/]+)'", whole):
+        return unknown_key(found.group(1))
+    if found := re.search(r"Could not find '(\w[\w/]*)/([^'/]+)'", whole):
+        group, option = found.groups()
+        options = re.search(r"Available options in '[^']*':\s*((?:\n?\s*[\w-]+)+)", whole)
+        allowed = options.group(1).split() if options else []
+        near = difflib.get_close_matches(option, allowed, n=1, cutoff=0.0) or ["..."]
+        return (
+            f"{group}={option} is not possible; allowed: {', '.join(allowed)}. "
+            f"For example {group}={near[0]}"
+        )
+    if found := re.search(r"missing EQUAL at", whole):
+        given = re.search(r"Error parsing override '([^']*)'", whole)
+        name = given.group(1) if given else "this"
+        return f"'{name}' is no override; type key=value, for example masking=all_mask nsp=true"
+    if "Ambiguous value for argument" in whole:
+        given = re.search(r"argument '([^']*)'", whole)
+        return (
+            f"{given.group(1) if given else 'a comma list'} reads as several values; for one run "
+            "each type -m in front, for one list type 'key=[a,b]', for a text 'key=\"a,b\"'"
+        )
+    if found := re.search(r"(?:Value|Invalid value) '([^']*)'.*", whole):
+        key = re.search(r"full_key: ([\w.]+)", whole)
+        line = found.group(0).split("\n")[0]
+        return f"{key.group(1) if key else 'setting'}={found.group(1)}: {line}"
+    lines = [line.strip() for line in whole.split("\n") if line.strip()]
+    return "; ".join(dict.fromkeys(lines[:3]))
+
+
+def task_spec(name: str) -> dict[str, Any]:
+    """The definition in `conf/evaluation/task/<name>.yaml`.
+
+    Raises:
+        ValueError: there is none; the message lists those there are.
+    """
+    import yaml
+
+    folder = conf_dir() / "evaluation" / "task"
+    names = sorted(path.stem for path in folder.glob("*.yaml"))
+    if name not in names:
+        raise ValueError(
+            f"evaluation.tasks names {name}, and there is no such task; allowed: "
+            f"{', '.join(names)}. For example 'evaluation.tasks=[{names[0]}]'"
+        )
+    return {"name": name, **yaml.safe_load((folder / f"{name}.yaml").read_text(encoding="utf-8"))}
