@@ -24,15 +24,25 @@ from ablate.config.compose import conf_dir, readable, register, settings_from
 register()
 
 
+_codes: list[int] = []  # of this process's jobs: one, or under -m several
+
+
 @hydra.main(version_base="1.3", config_path=str(conf_dir()), config_name="config")
 def _job(config: DictConfig) -> Any:
+    """One point. Its failure is said when it happens and does not stop the points after it."""
     from hydra.core.hydra_config import HydraConfig
 
-    settings = settings_from(config)
-    from ablate.run import run
-
     overrides = list(HydraConfig.get().overrides.task)
-    return run(settings, overrides=overrides)
+    try:
+        settings = settings_from(config)
+        from ablate.run.single import run
+
+        record = run(settings, overrides=overrides)
+        _codes.append(0)
+        return record["fingerprint"]
+    except Exception as error:
+        _codes.append(report(error))
+        return None
 
 
 def raised_by_us(error: BaseException) -> bool:
@@ -47,20 +57,29 @@ def fail(message: str) -> int:
     return 2
 
 
+def report(error: Exception) -> int:
+    """Say what went wrong; returns the exit code."""
+    if isinstance(error, (HydraException, OmegaConfBaseException)):
+        return fail(readable(error))
+    if isinstance(error, ValueError) and raised_by_us(error):
+        return fail(str(error))
+    if hasattr(error, "exit_code"):
+        print(f"ablate: {error}; the same command continues", file=sys.stderr)
+        return int(error.exit_code)
+    traceback.print_exception(error)
+    return 1
+
+
 def main() -> int:
-    """Entry point; returns the exit code."""
+    """Entry point; returns the exit code: that of the worst job."""
     try:
         _job()
     except (HydraException, OmegaConfBaseException) as error:
-        return fail(readable(error))
-    except ValueError as error:
-        if not raised_by_us(error):
-            raise
-        return fail(str(error))
+        return report(error)
     except KeyboardInterrupt:
         print("ablate: stopped; the same command continues", file=sys.stderr)
         return 130
-    return 0
+    return max(_codes, default=0)
 
 
 if __name__ == "__main__":

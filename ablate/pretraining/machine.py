@@ -24,6 +24,13 @@ def available_cores() -> int:
     return os.cpu_count() or 1
 
 
+def resolve_threads(threads: int | None, *, hidden_size: int) -> int:
+    """None -> one thread below 128 wide, where handing work over costs what it gains, else all."""
+    if threads is not None:
+        return threads
+    return 1 if hidden_size < 128 else available_cores()
+
+
 @functools.cache
 def cpu_flags() -> frozenset[str]:
     """The CPU's feature flags as Linux names them; empty elsewhere."""

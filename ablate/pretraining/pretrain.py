@@ -6,6 +6,7 @@ and validates the initial weights (the "no pretraining" arm).
 
 from __future__ import annotations
 
+import logging
 import re
 import time
 import warnings
@@ -20,11 +21,12 @@ from ablate.inputs.datamodule import PretrainingData
 from ablate.pretraining.callbacks import StopBetweenSteps, Throughput, checkpoints
 from ablate.pretraining.module import PretrainingModule
 
-_NOISE = (
+_NOISE = (  # advice that does not hold for this design, or that concerns Lightning's own code
     ".*does not have many workers.*",
     ".*isinstance\\(treespec, LeafSpec\\).*",
     ".*Checkpoint directory .* exists and is not empty.*",
-    ".*`_register_pytree_node` is deprecated.*",
+    ".*is smaller than the logging interval.*",
+    ".*You have overridden `transfer_batch_to_device`.*",
     ".*GPU available but not used.*",
 )
 
@@ -76,6 +78,7 @@ def pretrain(
     interval = max(1, -(-total // max(num_validations, 1)))
     for pattern in _NOISE:
         warnings.filterwarnings("ignore", pattern)
+    logging.getLogger("pytorch_lightning").setLevel(logging.WARNING)
     trainer = pl.Trainer(
         accelerator="gpu" if accelerator == "cuda" else "cpu",
         devices=devices,

@@ -141,6 +141,11 @@ class Mirror:
         if self._run is not None:
             self._guard(lambda: self._run.log({**metrics, "step": step}))
 
+    def replay(self, rows: list[dict[str, float]]) -> None:
+        """Rows of a `MetricsFile` that an earlier process wrote."""
+        for row in rows:
+            self.log({k: v for k, v in row.items() if k != "step"}, int(row["step"]))
+
     def summary(self, values: Mapping[str, Any]) -> None:
         """Final values of the run."""
         if self._run is not None:

@@ -1,0 +1,182 @@
+"""Settings -> an `Arm`: everything that decides its numbers is known, nothing is trained yet.
+
+Every null and `auto` is resolved here, once; the corpus is scanned, the tokenizer trained or found,
+the tasks read, so that bad data is refused before a step is taken.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ablate import rng
+from ablate.config.compose import task_spec
+from ablate.config.fingerprint import pretraining_identity
+from ablate.config.rules import encoder_arguments, resolve
+from ablate.config.schema import Settings
+from ablate.corpus import sources
+from ablate.encoder.config import EncoderConfig
+from ablate.pretraining import machine
+
+
+@dataclass
+class Arm:
+    """An arm after everything that decides its numbers is known, before anything is trained."""
+
+    settings: Settings  # resolved
+    corpus: sources.Corpus
+    tokenizer: Any
+    encoder: EncoderConfig
+    backend: Any
+    machine: dict[str, Any]
+    identity: dict[str, Any]  # of the pretraining
+    cache: Path
+
+    @functools.cached_property
+    def store(self) -> Any:
+        from ablate.tokens import store
+
+        return store.build(self.corpus, self.tokenizer, cache_dir=self.cache)
+
+
+def prepare(given: Settings) -> Arm:
+    """Resolve every null and auto, open the corpus and the tokenizer, name the pretraining."""
+    settings = resolve(given)
+    machine.keep_freed_memory()
+    threads = machine.resolve_threads(
+        settings.trainer.threads, hidden_size=settings.size.hidden_size
+    )
+    settings.trainer.threads = threads
+    machine.set_threads(threads)
+    import torch
+
+    from ablate.encoder import backends
+
+    device = machine.resolve_device(settings.trainer.accelerator)
+    precision = machine.resolve_precision(
+        settings.trainer.precision, device=device, hidden_size=settings.size.hidden_size
+    )
+    dtype = torch.bfloat16 if precision == "bf16" else torch.float32
+    backend = backends.resolve(
+        settings.attention_backend,
+        device=device,
+        dtype=dtype,
+        max_length=settings.input_format.max_length,
+    )
+    cache = Path(settings.paths.cache_dir).expanduser()
+    corpus = open_corpus(settings, cache)
+    tokenizer = open_tokenizer(settings, corpus, cache)
+    arguments = encoder_arguments(settings, tokenizer.vocab_size, tokenizer.pad_token_id)
+    facts = {
+        "device": device,
+        "precision": precision,
+        "threads": threads,
+        "attention_backend": backend.name,
+        "kernel": backend.kernel,
+    }
+    identity = pretraining_identity(
+        settings,
+        encoder=arguments,
+        data={
+            "corpus": corpus.fingerprint,
+            "validation_threshold": corpus.validation_threshold,
+            "validation_seed": settings.corpus.seed,
+            "tokenizer": tokenizer.hash,
+        },
+        machine=facts,
+    )
+    encoder = EncoderConfig(**arguments)
+    facts = {**facts, "backend_reason": backend.reason}
+    return Arm(settings, corpus, tokenizer, encoder, backend, facts, identity, cache)
+
+
+def open_corpus(settings: Settings, cache: Path) -> sources.Corpus:
+    """The corpus of the group `corpus`, scanned once and remembered in the cache."""
+    corpus = settings.corpus
+    common: dict[str, Any] = {
+        "validation_fraction": corpus.validation_fraction,
+        "cache_dir": cache,
+    }
+    if corpus.kind == "synthetic":
+        return sources.load_synthetic(
+            seed=corpus.seed, num_documents=corpus.num_documents, **common
+        )
+    common |= {"text_field": corpus.text_field, "max_documents": corpus.max_documents}
+    if corpus.kind == "files":
+        return sources.load_files(corpus.path or "", **common)
+    return sources.load_hub(
+        corpus.name or "",
+        config=corpus.config,
+        split=corpus.split,
+        revision=corpus.revision,
+        streaming=corpus.streaming,
+        document_rule=corpus.document_rule,
+        **common,
+    )
+
+
+def open_tokenizer(settings: Settings, corpus: sources.Corpus, cache: Path) -> Any:
+    """Load, build or train the tokenizer; training sees the training documents only."""
+    from ablate.tokens import tokenizer, training
+
+    wanted = settings.tokenizer
+    if wanted.kind == "pretrained":
+        return tokenizer.load(wanted.path)
+    if wanted.vocabulary == "morphemes":
+        return training.from_morphemes(corpus.morphemes or [], cache_dir=cache)
+    return training.train(
+        wanted.kind,
+        sources.TrainingDocuments(corpus),
+        vocab_size=wanted.vocab_size or 0,
+        lowercase=wanted.lowercase,
+        cache_dir=cache,
+        documents_key=f"{corpus.fingerprint}-{corpus.validation_threshold}",
+    )
+
+
+def load_tasks(settings: Settings, cache: Path) -> list[Any]:
+    """The evaluation's tasks with their examples; bad data is refused before anything trains."""
+    from ablate.evaluation import synthetic_tasks
+    from ablate.evaluation.tasks import TaskSpec, from_rows, load_task
+
+    wanted = settings.evaluation
+    if wanted.kind == "none":
+        return []
+    if wanted.kind == "glue":
+        specs = [TaskSpec.from_dict(task_spec(name)) for name in wanted.tasks]
+        return [load_task(spec, path=wanted.path, cache_dir=cache / "hub") for spec in specs]
+    unknown = [name for name in wanted.tasks if name not in synthetic_tasks.SPECS]
+    if unknown:
+        raise ValueError(
+            f"evaluation.tasks names {', '.join(unknown)}; allowed with evaluation=synthetic: "
+            f"{', '.join(synthetic_tasks.SPECS)}. For example 'evaluation.tasks=[sentiment]'"
+        )
+    seed = settings.corpus.seed
+    found = []
+    for name in wanted.tasks:
+        spec = TaskSpec.from_dict(
+            {"name": name, "suite": "synthetic", **synthetic_tasks.SPECS[name]}
+        )
+        counts = {"train": wanted.num_train_examples, "validation": wanted.num_validation_examples}
+        rows = {
+            split: synthetic_tasks.generate(name, split, seed=seed, num_examples=count)
+            for split, count in counts.items()
+        }
+        found.append(from_rows(spec, rows["train"], {"validation": rows["validation"]}))
+    return found
+
+
+def build_model(arm: Arm) -> Any:
+    """A model whose every parameter is drawn from the stream of its own name."""
+    from ablate.encoder.heads import MaskedLanguageModel
+    from ablate.encoder.initialization import initialize
+
+    settings = arm.settings
+    model = MaskedLanguageModel(arm.encoder, arm.backend, pair_classes=2 if settings.nsp else 0)
+    replicate = settings.replicate.init
+    initialize(
+        model, arm.encoder, lambda name: rng.torch_seed(settings.seed, "init", replicate, name)
+    )
+    return model

@@ -1,0 +1,161 @@
+"""One arm x one seed: pretraining -> evaluation -> record -> mirror -> table.
+
+A finished fingerprint is printed and not run again, an unfinished one is continued, a failed one is
+retried; `force` runs it again beside the old record's folder name.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import shutil
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from ablate.config.fingerprint import fingerprint, run_identity
+from ablate.config.schema import Settings
+from ablate.run.arm import Arm, load_tasks, prepare
+from ablate.run.stages import evaluate_stage, pretrain_stage
+from ablate.tracking.loggers import Mirror, resolve_mode
+from ablate.tracking.provenance import provenance
+from ablate.tracking.record import RunFolder, write_atomically
+from ablate.tracking.summary import print_plan, print_summary
+
+
+def run(given: Settings, *, overrides: Sequence[str] = ()) -> dict[str, Any]:
+    """Run, continue or look up one arm x seed; returns its record.
+
+    Raises:
+        ValueError: bad input. Other errors are recorded as `failed` and raised again.
+    """
+    arm = prepare(given)
+    settings = arm.settings
+    tasks = load_tasks(settings, arm.cache)
+    pretraining = fingerprint(arm.identity)
+    hashes = {task.spec.name: task.hash() for task in tasks}
+    identity = run_identity(settings, pretraining=pretraining, tasks=hashes)
+    name = settings.arm or arm_name(overrides)
+    mark = fingerprint(identity)
+    runs = Path(settings.paths.runs_dir)
+    folder = RunFolder(runs / "single" / f"{name}-s{settings.seed}-{mark}")
+    if folder.status == "complete" and not settings.force:
+        replay(arm, folder, mark)
+        print_summary(folder.record, folder.path, again=True)
+        return folder.record
+    attempt = folder.record.get("attempt", 0) + (1 if settings.force else 0)
+    folder.update(
+        status="running",
+        fingerprint=mark,
+        pretraining=pretraining,
+        arm=name,
+        seed=settings.seed,
+        attempt=attempt,
+        overrides=list(overrides),
+        provenance=provenance(),
+    )
+    write_config(folder.path, settings)
+    mirror = open_mirror(arm, folder, mark if attempt == 0 else f"{mark}-{attempt + 1}")
+    code = 1
+    try:
+        print_plan(arm.machine, name=name, seed=settings.seed, folder=folder.path)
+        model, trained = pretrain_stage(arm, runs / "pretrained" / pretraining, mirror)
+        shutil.copyfile(trained.metrics.path, folder.metrics.path)
+        results = evaluate_stage(arm, model, tasks, folder)
+        record_results(folder, trained, results)
+        code = 0
+    except KeyboardInterrupt:
+        code = 130
+        folder.update(status="interrupted")
+        raise
+    except BaseException as error:
+        code = getattr(error, "exit_code", 1)
+        stopped = code != 1
+        folder.update(
+            status="interrupted" if stopped else "failed",
+            failure=f"{type(error).__name__}: {error}",
+        )
+        if not stopped:
+            write_atomically(folder.path / "traceback.txt", traceback.format_exc())
+        raise
+    finally:
+        if mirror is not None:
+            mirror.summary({**folder.record.get("scores", {}), "status": folder.status})
+            mirror.finish(code)
+    print_summary(folder.record, folder.path)
+    return folder.record
+
+
+def record_results(folder: RunFolder, trained: RunFolder, results: Any) -> None:
+    """Merge pretraining and evaluation into the run's record; timings apart from results."""
+    kept = ("clocks", "derived", "data", "machine")
+    folder.record.pop("failure", None)
+    folder.update(
+        status="complete",
+        scores={**trained.record["scores"], **results.scores},
+        evaluation=results.details,
+        averages=results.averages,
+        **{name: trained.record[name] for name in kept},
+        timings={
+            "pretraining": trained.record["timings"],
+            "evaluation_seconds": {k: round(v, 1) for k, v in results.seconds.items()},
+        },
+    )
+
+
+def arm_name(overrides: Sequence[str]) -> str:
+    """A folder name from the overrides that make the arm: `masking_all_mask-nsp_true`."""
+    ignored = ("seed=", "paths.", "tracking", "force", "hydra", "trainer.progress_bar")
+    parts = [text for text in overrides if not text.startswith(ignored)]
+    name = "-".join(re.sub(r"[^A-Za-z0-9.]+", "_", text).strip("_") for text in parts)
+    return name[:60].strip("_-.") or "default"
+
+
+def write_config(path: Path, settings: Settings) -> None:
+    """The resolved settings as YAML that composes to the same arm again."""
+    import yaml
+
+    write_atomically(
+        path / "config.yaml", yaml.safe_dump(dataclasses.asdict(settings), sort_keys=False)
+    )
+
+
+def open_mirror(arm: Arm, folder: RunFolder, run_id: str) -> Mirror | None:
+    """The W&B run of this record; None where tracking is off."""
+    tracking = arm.settings.tracking
+    mode = resolve_mode(tracking.mode)
+    if tracking.kind == "none" or mode == "disabled":
+        return None
+    settings = arm.settings
+    return Mirror(
+        mode=mode,
+        project=tracking.project,
+        entity=tracking.entity,
+        run_id=run_id,
+        name=folder.path.name,
+        group=tracking.group,
+        tags=list(tracking.tags),
+        folder=folder.path,
+        config=dataclasses.asdict(settings),
+        axes={
+            "arm": folder.record["arm"],
+            "seed": settings.seed,
+            "nsp": settings.nsp,
+            "mask_rate": settings.masking.mask_rate,
+            "fingerprint": folder.record["fingerprint"],
+        },
+    )
+
+
+def replay(arm: Arm, folder: RunFolder, run_id: str) -> None:
+    """Inside a W&B sweep, a finished result is shown to the run that asked for it."""
+    import os
+
+    if os.environ.get("WANDB_RUN_ID") is None:
+        return
+    mirror = open_mirror(arm, folder, run_id)
+    if mirror is not None:
+        mirror.replay(folder.metrics.rows())
+        mirror.summary({**folder.record["scores"], "status": "complete"})
+        mirror.finish(0)

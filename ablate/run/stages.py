@@ -1,0 +1,230 @@
+"""Arm -> trained model -> scores: the two stages of a run.
+
+Pretraining has its own folder, `runs/pretrained/<fingerprint>`, so that runs which differ only in
+evaluation share it; its weights are kept, its checkpoints go when it is complete.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+from ablate.inputs.masking import MaskingPolicy
+from ablate.run.arm import Arm, build_model
+from ablate.tracking.loggers import Mirror, RecordLogger
+from ablate.tracking.record import RunFolder
+
+_NGRAM_TOKENS = 20_000_000  # of training text behind the counting baselines
+
+
+def pretrain_stage(arm: Arm, path: Path, mirror: Mirror | None) -> tuple[Any, RunFolder]:
+    """The trained model and its folder: loaded where finished, continued where begun."""
+    from safetensors.torch import load_file, save_file
+
+    model = build_model(arm)
+    weights = path / "model.safetensors"
+    folder = RunFolder(path)
+    if folder.status == "complete" and weights.exists() and not arm.settings.force:
+        model.load_state_dict(load_file(weights))
+        if mirror is not None:
+            mirror.replay(folder.metrics.rows())
+        return model, folder
+    folder.update(status="running", fingerprint=path.name, identity=arm.identity)
+    try:
+        facts = _train(arm, model, folder, mirror)
+    except BaseException as error:
+        stopped = isinstance(error, KeyboardInterrupt) or hasattr(error, "exit_code")
+        folder.update(status="interrupted" if stopped else "failed")
+        raise
+    temporary = path / ".model.safetensors"
+    save_file({name: p.contiguous() for name, p in model.state_dict().items()}, temporary)
+    os.replace(temporary, weights)
+    folder.update(status="complete", **facts)
+    shutil.rmtree(path / "checkpoints", ignore_errors=True)
+    return model, folder
+
+
+def data_module(arm: Arm) -> Any:
+    """The arm's training steps and validation batches."""
+    from ablate.inputs.datamodule import PretrainingData
+
+    settings = arm.settings
+    return PretrainingData(
+        arm.store,
+        arm.tokenizer,
+        MaskingPolicy(**vars(settings.masking)),
+        input_format=settings.input_format.name,
+        max_length=settings.input_format.max_length,
+        short_seq_prob=settings.input_format.short_seq_prob,
+        validation_threshold=arm.corpus.validation_threshold,
+        validation_seed=settings.corpus.seed,
+        validation_rows=settings.trainer.validation_rows,
+        clock=settings.budget.clock,
+        amount=settings.budget.amount,
+        global_batch_size=settings.trainer.global_batch_size,
+        micro_batch_size=settings.trainer.micro_batch_size or settings.trainer.global_batch_size,
+        num_workers=settings.trainer.num_workers,
+        seed=settings.seed,
+        replicate_data=settings.replicate.data,
+        replicate_masks=settings.replicate.masks,
+    )
+
+
+def _train(arm: Arm, model: Any, folder: RunFolder, mirror: Mirror | None) -> dict[str, Any]:
+    """Self-test, fit, facts for the record."""
+    import torch
+
+    from ablate.encoder import backends
+    from ablate.encoder.config import flops_per_token
+    from ablate.encoder.initialization import num_parameters
+    from ablate.pretraining.module import PretrainingModule
+    from ablate.pretraining.optimizers import group_sizes
+    from ablate.pretraining.pretrain import newest_checkpoint, pretrain
+
+    settings = arm.settings
+    dtype = torch.bfloat16 if arm.machine["precision"] == "bf16" else torch.float32
+    backends.self_test(arm.backend, device=arm.machine["device"], dtype=dtype)
+    data = data_module(arm)
+    module = PretrainingModule(
+        model,
+        **{k: v for k, v in vars(settings.optimizer).items() if k != "name"},
+        schedule=settings.schedule.name,
+        warmup_fraction=settings.schedule.warmup_fraction,
+        final_fraction=settings.schedule.final_fraction,
+        seed=settings.seed,
+        log_every=settings.trainer.log_every,
+        validation_names=data.validation_names,
+        bytes_per_token=data.validation_bytes_per_token,
+    )
+    checkpoints = folder.path / "checkpoints"
+    if settings.force:
+        shutil.rmtree(checkpoints, ignore_errors=True)
+    newest = newest_checkpoint(checkpoints)
+    folder.metrics.keep_until(newest[1] if newest else 0)
+    if newest and mirror is not None:
+        mirror.replay(folder.metrics.rows())
+    result = pretrain(
+        module,
+        data,
+        folder=checkpoints,
+        loggers=[RecordLogger(folder.metrics, mirror)],
+        accelerator=arm.machine["device"],
+        devices=settings.trainer.devices,
+        precision=arm.machine["precision"],
+        num_validations=settings.trainer.num_validations,
+        checkpoint_every=settings.trainer.checkpoint_every,
+        show_progress=settings.trainer.progress_bar,
+    )
+    model.cpu()
+    clocks = dict(result.clocks)
+    seconds = clocks.pop("seconds")
+    per_token = flops_per_token(arm.encoder, settings.input_format.max_length)
+    clocks["flops"] = 3 * per_token * clocks["tokens"]
+    return {
+        "scores": {**result.metrics, **baselines(arm, data)},
+        "clocks": clocks,
+        "derived": {
+            **data.statistics(),
+            "parameters": num_parameters(model),
+            **group_sizes(model),
+            "forward_flops_per_token": per_token,
+            "achieved": result.masking,
+            "learning_rate": settings.optimizer.learning_rate,
+            "init_std": settings.encoder.init_std,
+        },
+        "data": {**arm.corpus.counts, **_store_facts(arm)},
+        "machine": arm.machine,
+        "timings": {
+            "seconds": round(seconds, 1),
+            "tokens_per_second": result.tokens_per_second,
+            "resumed_from_step": result.resumed_from,
+        },
+    }
+
+
+def _store_facts(arm: Arm) -> dict[str, Any]:
+    return {
+        "store": arm.store.hash,
+        "tokenizer": arm.tokenizer.hash,
+        "vocab_size": arm.tokenizer.vocab_size,
+        **{name: value for name, value in arm.store.meta.items() if isinstance(value, (int, str))},
+    }
+
+
+def baselines(arm: Arm, data: Any) -> dict[str, float]:
+    """What counting achieves on the validation masks: unigram and two-sided trigram accuracy."""
+    if not arm.settings.evaluation.ngram_baseline:
+        return {}
+    from ablate.evaluation import ngram_baseline
+
+    counted = ngram_baseline.count(
+        arm.store,
+        arm.store.split(arm.corpus.validation_threshold)[0],
+        vocab_size=arm.tokenizer.vocab_size,
+        max_tokens=_NGRAM_TOKENS,
+    )
+    right: dict[str, float] = {}
+    batches = data.validation_batches[0]
+    for batch in batches:
+        found = counted.accuracies(
+            batch.input_ids.numpy(),
+            batch.cu_seqlens.numpy(),
+            batch.predict_positions.numpy(),
+            batch.labels.numpy(),
+            arm.tokenizer.special_ids,
+        )
+        for name, share in found.items():
+            right[name] = right.get(name, 0.0) + share * batch.num_predictions
+    total = sum(batch.num_predictions for batch in batches)
+    return {f"val/token_mask/{name}": hits / total for name, hits in right.items()}
+
+
+def evaluate_stage(arm: Arm, model: Any, tasks: list[Any], folder: RunFolder) -> Any:
+    """Fine-tuning on each task and the minimal pairs; predictions go under the run's folder."""
+    from ablate.evaluation import synthetic_pairs
+    from ablate.evaluation.protocol import evaluate
+    from ablate.evaluation.scoring import EvaluationResult
+
+    wanted = arm.settings.evaluation
+    if wanted.kind == "none":
+        return EvaluationResult()
+    pairs: list[dict[str, Any]] = []
+    if wanted.kind == "synthetic" and wanted.pairs_per_paradigm:
+        pairs = synthetic_pairs.minimal_pairs(
+            seed=arm.settings.corpus.seed, num_per_paradigm=wanted.pairs_per_paradigm
+        )
+    finetune = {k: v for k, v in dataclasses.asdict(wanted.finetune).items() if k != "num_seeds"}
+    return evaluate(
+        model,
+        arm.tokenizer,
+        tasks=tasks,
+        pairs=pairs,
+        seed=arm.settings.seed,
+        num_finetune_seeds=wanted.finetune.num_seeds,
+        out_dir=folder.path,
+        on_progress=_Lines(show=arm.settings.trainer.progress_bar),
+        precision=arm.machine["precision"],
+        **finetune,
+    )
+
+
+class _Lines:
+    """A line when a task begins; on a terminal the line counts up."""
+
+    def __init__(self, *, show: bool) -> None:
+        self.show, self.task = show, ""
+
+    def __call__(self, task: str, done: int, total: int) -> None:
+        if not self.show:
+            return
+        live = sys.stderr.isatty()
+        if live and (done % 10 == 0 or done == total):
+            end = "\n" if done == total else ""
+            print(f"\revaluating {task}: {done} of {total}", end=end, file=sys.stderr, flush=True)
+        elif not live and task != self.task:
+            print(f"evaluating {task}", file=sys.stderr, flush=True)
+        self.task = task

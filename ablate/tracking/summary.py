@@ -1,0 +1,93 @@
+"""A record -> what a person sees at the start and the end of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+
+def print_plan(machine: Mapping[str, Any], *, name: str, seed: int, folder: Path) -> None:
+    """What every `auto` became."""
+    print(
+        f"arm {name}, seed {seed}: {machine['device']}, {machine['threads']} threads, "
+        f"{machine['precision']}, attention {machine['attention_backend']} "
+        f"({machine['backend_reason']})\nfolder {folder}",
+        flush=True,
+    )
+
+
+def print_summary(record: Mapping[str, Any], folder: Path, *, again: bool = False) -> None:
+    """The table of scores, what they rest on, and where the run lies."""
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console(width=None if Console().is_terminal else 100)
+    if again:
+        console.print("This run is complete; force=true runs it again.")
+    table = Table(title=f"arm {record['arm']}, seed {record['seed']}", title_justify="left")
+    for column, justify in (("score", "left"), ("value", "right"), ("reads nothing", "right")):
+        table.add_column(column, justify=justify)  # type: ignore[arg-type]
+    table.add_column("n", justify="right")
+    table.add_column("note")
+    for name, value, baseline, count, note in rows(record):
+        table.add_row(name, value, baseline, count, note)
+    console.print(table)
+    console.print(
+        "One seed: no interval. 'reads nothing' = majority class or mean of the training labels, "
+        "counting for masked-LM accuracy.",
+        style="dim",
+    )
+    for line in facts(record):
+        console.print(line, highlight=False)
+    console.print(f"folder {folder}", soft_wrap=True, highlight=False)
+
+
+def rows(record: Mapping[str, Any]) -> list[tuple[str, str, str, str, str]]:
+    """(score, value, baseline, number of examples, note) for each score."""
+    scores = record["scores"]
+    measured = {
+        name: entry
+        for task in record.get("evaluation", {}).values()
+        for name, entry in task["metrics"].items()
+    }
+    trigram = scores.get("val/token_mask/trigram_accuracy")
+    found = []
+    for name, value in scores.items():
+        entry = measured.get(name)
+        if name.endswith(("gram_accuracy",)):
+            continue
+        baseline, count, note = "", "", ""
+        if entry is not None:
+            baseline, count = f"{entry['majority']:.3f}", str(entry["n"])
+            flags = sorted({flag for flag in entry["flags"] if flag})
+            note = ", ".join(flags)
+        elif name == "val/token_mask/accuracy" and trigram is not None:
+            baseline, note = f"{trigram:.3f}", "baseline: two-sided trigram"
+        found.append((name, f"{value:.3f}", baseline, count, note))
+    return found
+
+
+def facts(record: Mapping[str, Any]) -> list[str]:
+    """What was trained, in three lines."""
+    clocks, derived = record["clocks"], record["derived"]
+    achieved, timings = derived["achieved"], record["timings"]["pretraining"]
+    rate = timings["tokens_per_second"]
+    lines = [
+        f"pretrained on {clocks['tokens']:,} tokens in {clocks['steps']:,} steps "
+        f"({derived['epochs']:.2f} epochs), {timings['seconds']:.0f} s"
+        + (f", {rate / 1000:.1f}k tokens/s" if rate else "")
+        + f"; {derived['parameters']:,} parameters"
+    ]
+    if clocks["steps"]:
+        lines.append(
+            f"masking achieved: {achieved['mask_rate']:.1%} of the tokens; of these "
+            f"{achieved['mask_replace_share']:.1%} [MASK], "
+            f"{achieved['random_replace_share']:.1%} random, {achieved['keep_share']:.1%} kept"
+            + (
+                f"; random pairs {derived['random_pair_share']:.1%}"
+                if "random_pair_share" in derived
+                else ""
+            )
+        )
+    return lines
