@@ -110,11 +110,12 @@ def plan_epoch(
     first, last = first[last > first], last[last > first]
     if input_format in PAIR_FORMATS:
         loop = _compiled("segment_pairs")
-        starts, stops, labels, dropped = loop(
+        starts, stops, labels, dropped, cut = loop(
             generator, sentence_starts, first, last, max_length - 3, short_seq_prob
         )
         row_starts = np.arange(0, len(starts) + 1, 2)
-        plan = Plan(starts, stops, row_starts, labels, max_length, {"tokens_dropped": int(dropped)})
+        counts = {"tokens_dropped": int(dropped), "partner_tokens_cut": int(cut)}
+        plan = Plan(starts, stops, row_starts, labels, max_length, counts)
     else:
         loop = _compiled("sentence_streams")
         starts, stops, row_starts = loop(

@@ -19,8 +19,8 @@ def segment_pairs(generator, sentence_starts, first, last, room, short_seq_prob)
     back. Unlike the original, the other document is never the same one by exhaustion of tries.
     A pair over `room` loses tokens from the longer side, each from a random end.
 
-    Returns slice starts and stops (2R,), labels (R,) with 1 = random, and the tokens dropped
-    (cut off and not put back).
+    Returns slice starts and stops (2R,), labels (R,) with 1 = random, the tokens dropped (cut off
+    and in no row of this epoch), and those cut off random partners (which stand elsewhere too).
     """
     num_documents = len(first)
     capacity = 1
@@ -31,6 +31,7 @@ def segment_pairs(generator, sentence_starts, first, last, room, short_seq_prob)
     labels = np.empty(capacity, dtype=np.int64)
     rows = 0
     dropped = 0
+    partner_cut = 0
     for d in range(num_documents):
         position = first[d]
         while position < last[d]:
@@ -65,7 +66,10 @@ def segment_pairs(generator, sentence_starts, first, last, room, short_seq_prob)
             b_stop = sentence_starts[end]
             while (a_stop - a_start) + (b_stop - b_start) > room:
                 front = generator.random() < 0.5
-                dropped += 1
+                if a_stop - a_start > b_stop - b_start or labels[rows] == 0:
+                    dropped += 1
+                else:
+                    partner_cut += 1
                 if a_stop - a_start > b_stop - b_start:
                     if front:
                         a_start += 1
@@ -80,7 +84,7 @@ def segment_pairs(generator, sentence_starts, first, last, room, short_seq_prob)
             starts[2 * rows + 1] = b_start
             stops[2 * rows + 1] = b_stop
             rows += 1
-    return starts[: 2 * rows], stops[: 2 * rows], labels[:rows], dropped
+    return starts[: 2 * rows], stops[: 2 * rows], labels[:rows], dropped, partner_cut
 
 
 def sentence_streams(sentence_starts, first, last, max_length, across_documents, cut_sentences):  # type: ignore[no-untyped-def]

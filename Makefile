@@ -1,0 +1,29 @@
+# make run [ARGS="masking=all_mask nsp=true"]   set up .venv with the pinned packages, run one arm
+# make test [PYTEST="-k masking"]               the same set-up, then the test suite
+PY ?= python3
+BIN := .venv/bin
+ARGS ?=
+PYTEST ?=
+export WANDB_ERROR_REPORTING ?= false
+
+.venv/.stamp: pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PY) -m venv .venv
+	$(BIN)/python -m pip install -q --no-compile -c constraints.txt -e '.[test]'
+	touch $@
+
+run: .venv/.stamp ## one arm on the built-in data
+	$(BIN)/python -m ablate $(ARGS)
+
+test: .venv/.stamp ## the test suite
+	env -u WANDB_API_KEY $(BIN)/python -m pytest -q $(PYTEST)
+
+check: .venv/.stamp ## what CI asks of a change: lint, format, types, tests
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	env -u WANDB_API_KEY $(BIN)/python -m pytest -q $(PYTEST)
+
+help: ## this list
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/  /'
+
+.PHONY: run test check help

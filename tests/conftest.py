@@ -1,0 +1,39 @@
+"""Keeps every test off the network, off W&B's home folders, and on one thread."""
+
+import os
+import tempfile
+from pathlib import Path
+
+_HOME = tempfile.mkdtemp(prefix="ablate-tests-")
+for _name in ("WANDB_API_KEY", "WANDB_BASE_URL", "WANDB_RUN_ID", "WANDB_SWEEP_ID"):
+    os.environ.pop(_name, None)
+os.environ["WANDB_MODE"] = "disabled"
+os.environ["WANDB_ERROR_REPORTING"] = "false"
+os.environ["WANDB_SILENT"] = "true"
+for _name in ("WANDB_DIR", "WANDB_CACHE_DIR", "WANDB_DATA_DIR", "WANDB_CONFIG_DIR"):
+    os.environ[_name] = _HOME
+os.environ["HF_HUB_OFFLINE"] = "1"
+os.environ["HF_DATASETS_OFFLINE"] = "1"
+os.environ["ABLATE_CACHE"] = str(Path(_HOME) / "cache")
+os.environ["OMP_NUM_THREADS"] = "1"
+os.environ["TOKENIZERS_PARALLELISM"] = "false"
+os.environ["COLUMNS"] = "120"
+
+import pytest
+import torch
+
+torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session")
+def built_in(tmp_path_factory):
+    """(corpus, tokenizer, store) of a small piece of the built-in language, built once."""
+    from ablate.corpus import sources
+    from ablate.tokens import store, training
+
+    cache = Path(os.environ["ABLATE_CACHE"])
+    corpus = sources.load_synthetic(
+        seed=0, num_documents=300, validation_fraction=0.1, cache_dir=cache
+    )
+    tokenizer = training.from_morphemes(corpus.morphemes, cache_dir=cache)
+    return corpus, tokenizer, store.build(corpus, tokenizer, cache_dir=cache)

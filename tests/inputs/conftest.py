@@ -1,0 +1,43 @@
+"""A store and a tokenizer over the toy vocabulary: ids 0-4 special, 5-19 ordinary."""
+
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+
+def toy_store(documents, word_starts=None):
+    """`documents`: list of documents, each a list of sentences, each a list of ids."""
+    sentences = [sentence for document in documents for sentence in document]
+    tokens = np.array([i for sentence in sentences for i in sentence], dtype=np.uint16)
+    lengths = [len(sentence) for sentence in sentences]
+    sizes = [sum(len(sentence) for sentence in document) for document in documents]
+    starts = np.ones(len(tokens), bool) if word_starts is None else np.array(word_starts, bool)
+    return SimpleNamespace(
+        tokens=tokens,
+        word_starts=starts,
+        sentence_starts=np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64),
+        document_starts=np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64),
+        document_bytes=np.array(sizes) * 4,
+        split=lambda threshold: (np.arange(len(documents)), np.arange(len(documents))),
+    )
+
+
+@pytest.fixture
+def make_store():
+    return toy_store
+
+
+@pytest.fixture
+def toy_tokenizer():
+    return SimpleNamespace(
+        file=Path("toy/tokenizer.json"),
+        vocab_size=20,
+        cls_token_id=2,
+        sep_token_id=3,
+        mask_token_id=4,
+        special_ids=np.arange(5),
+        ordinary_ids=np.arange(5, 20),
+        knows_words=True,
+    )
