@@ -8,6 +8,7 @@ throws its copy away. A killed process leaves only a folder or file whose name b
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import os
 import secrets
@@ -48,3 +49,26 @@ def _place_folder(temporary: Path, path: Path) -> None:
     except OSError:
         if not path.is_dir():  # not a lost race: the disk is full, or the place is not ours
             raise
+
+
+def write_texts(path: Path, texts: Iterator[str], batch_size: int = 1000) -> None:
+    """Texts -> a Parquet file, a thousand at a time."""
+    import pyarrow
+    import pyarrow.parquet
+
+    schema = pyarrow.schema({"text": pyarrow.large_string()})
+    with (
+        stage(path) as temporary,
+        pyarrow.parquet.ParquetWriter(temporary, schema, compression="zstd") as writer,
+    ):
+        while batch := list(itertools.islice(texts, batch_size)):
+            writer.write_table(pyarrow.table({"text": batch}, schema=schema))
+
+
+def read_texts(path: Path) -> Iterator[str]:
+    """The texts that `write_texts` wrote, in order."""
+    import pyarrow.parquet
+
+    with pyarrow.parquet.ParquetFile(path) as table:
+        for batch in table.iter_batches(batch_size=256):
+            yield from batch["text"].to_pylist()

@@ -131,7 +131,8 @@ def read_errors() -> tuple[type[Exception], ...]:
 def _narrow(kind: str, text_field: str) -> dict[str, Any]:
     """Options that read the text column alone, as text."""
     if kind in ("csv", "tsv"):
-        return {"usecols": [text_field], "converters": {text_field: str}, "chunksize": 1000}
+        as_text = {"converters": {text_field: str}, "keep_default_na": False}  # "NA", "7" are text
+        return {"usecols": [text_field], "chunksize": 1000, **as_text}
     return {"columns": [text_field], "batch_size": 512} if kind == "parquet" else {}
 
 

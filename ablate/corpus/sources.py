@@ -10,7 +10,6 @@ share a 64-bit hash with probability n^2 / 2^65 (3e-6 for ten million): one woul
 from __future__ import annotations
 
 import hashlib
-import itertools
 import json
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -20,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from ablate.corpus import files, hub
-from ablate.corpus.cache import key_of, stage
+from ablate.corpus.cache import key_of, read_texts, stage, write_texts
 
 FORMAT_VERSION = 1
 _SIZE = 2**64
@@ -142,9 +141,17 @@ def load_hub(
 
 
 def load_synthetic(
-    *, seed: int, num_documents: int, validation_fraction: float, cache_dir: str | Path
+    *,
+    seed: int,
+    num_documents: int,
+    validation_fraction: float,
+    cache_dir: str | Path | None = None,
 ) -> Corpus:
-    """The built-in language; the same documents for the same seed."""
+    """The built-in language; the same documents for the same seed (scanned anew without a cache).
+
+    Raises:
+        ValueError: fewer than two documents asked for.
+    """
     from ablate.corpus import synthetic
 
     if num_documents < 2:
@@ -156,7 +163,7 @@ def load_synthetic(
         spec=["synthetic", seed, num_documents, key_of(code)],
         validation_fraction=validation_fraction,
         max_documents=None,
-        cache_dir=Path(cache_dir),
+        cache_dir=None if cache_dir is None else Path(cache_dir),
         morphemes=synthetic.morphemes(),
     )
 
@@ -168,7 +175,7 @@ def _assemble(
     spec: list[Any],
     validation_fraction: float,
     max_documents: int | None,
-    cache_dir: Path,
+    cache_dir: Path | None,
     keep_copy: bool = False,
     more_counts: dict[str, int] | None = None,
     morphemes: list[str] | None = None,
@@ -181,18 +188,19 @@ def _assemble(
     if max_documents is not None and max_documents < 2:
         raise files.CorpusError(f"corpus.max_documents={max_documents}; at least 2 are needed")
     key = key_of(FORMAT_VERSION, spec, validation_fraction, max_documents, keep_copy)
-    memo = cache_dir / "corpora" / f"{key}.json"
-    copy = memo.with_suffix(".parquet") if keep_copy else None
-    if memo.is_file() and (copy is None or copy.is_file()):
+    memo = None if cache_dir is None else cache_dir / "corpora" / f"{key}.json"
+    copy = memo.with_suffix(".parquet") if memo is not None and keep_copy else None
+    if memo is not None and memo.is_file() and (copy is None or copy.is_file()):
         found = json.loads(memo.read_text())
     else:
         found = _scan(read(), name, validation_fraction, max_documents, copy)
-        with stage(memo) as temporary:
-            temporary.write_text(json.dumps(found))
+        if memo is not None:
+            with stage(memo) as temporary:
+                temporary.write_text(json.dumps(found))
 
     def again() -> Iterator[str]:
         if copy is not None:
-            return _read_copy(copy)
+            return read_texts(copy)
         return _kept(read(), found["dropped"], found["counts"]["documents"])
 
     return Corpus(
@@ -237,7 +245,7 @@ def _scan(
         for _ in distinct():
             pass
     else:
-        _write_copy(copy, distinct())
+        write_texts(copy, distinct())
     kept = np.fromiter(hashes, dtype=np.uint64, count=len(hashes))
     threshold = _threshold(kept, validation_fraction, name)
     counts = {
@@ -278,24 +286,3 @@ def _kept(texts: Iterable[str | None], dropped: list[int], num_documents: int) -
         left -= 1
         if left == 0:  # what stands behind the last one is not even read
             return
-
-
-def _write_copy(path: Path, texts: Iterator[str], batch_size: int = 1000) -> None:
-    import pyarrow
-    import pyarrow.parquet
-
-    schema = pyarrow.schema({"text": pyarrow.large_string()})
-    with (
-        stage(path) as temporary,
-        pyarrow.parquet.ParquetWriter(temporary, schema, compression="zstd") as writer,
-    ):
-        while batch := list(itertools.islice(texts, batch_size)):
-            writer.write_table(pyarrow.table({"text": batch}, schema=schema))
-
-
-def _read_copy(path: Path) -> Iterator[str]:
-    import pyarrow.parquet
-
-    with pyarrow.parquet.ParquetFile(path) as table:
-        for batch in table.iter_batches(batch_size=256):
-            yield from batch["text"].to_pylist()

@@ -12,19 +12,20 @@ from bisect import bisect
 from collections.abc import Callable, Iterator
 from itertools import accumulate
 
-from ablate.corpus.synthetic_lexicon import Draw, Lexicon, Person, article, lexicon, morphemes
+from ablate.corpus.synthetic_lexicon import Draw, Lexicon, Person, Verb, article, lexicon, morphemes
 from ablate.corpus.synthetic_phrases import (
     Event,
     Thing,
     clause,
     judgement,
     new_thing,
+    new_verb,
     noun_phrase,
 )
 
 __all__ = ["documents", "morphemes"]
 
-_ZIPF = 1.7
+_ZIPF = 1.4
 
 
 class _Story:
@@ -39,24 +40,25 @@ class _Story:
         positive = draw.flip()
         self.good = {thing: positive, self.things[1]: positive == draw.flip(0.6)}
         self.place = draw.pick(words.places)
-        self.told: dict[tuple[Person, tuple[str, str], Thing], bool] = {}  # event -> negated
+        self.told: dict[tuple[Person, Verb, Thing], bool] = {}  # event -> negated
+
+    def verb(self, thing: Thing) -> Verb:
+        return new_verb(self.draw, self.words, thing)
 
     def event(self) -> list[str]:
         """Something happens; then it is said again, asked about, or generalised."""
         draw = self.draw
-        event = Event(
-            draw.among(self.people),
-            draw.pick(self.words.verbs),
-            draw.among(self.things),
-            draw.flip(0.15),
-        )
+        thing = draw.among(self.things)
+        event = Event(draw.among(self.people), self.verb(thing), thing, draw.flip(0.15))
         self.told[event[:3]] = event.negated
         synonym, passive = int(draw.uniform() * 2), draw.flip(0.2)
         told = [self.first_telling(event, synonym, passive)]
         if draw.flip(0.6):
             told.append(self.restatement(event, 1 - synonym, passive))
         if draw.flip(0.1) and not event.negated:
-            told.append(f"so {event.person.subject} {event.verb[synonym]}ed {event.thing.kind} .")
+            told.append(
+                f"so {event.person.subject} {event.verb.stems[synonym]}ed {event.thing.kind} ."
+            )
         follow = draw.uniform()
         if follow < 0.25:
             told += self.yes_no(event, synonym)
@@ -70,7 +72,7 @@ class _Story:
         Without them the lexicon was not learned within 6,000 steps: all its pairs scored one half.
         """
         draw, which = self.draw, self.draw.uniform()
-        patient = noun_phrase(draw, event.thing)
+        patient = noun_phrase(draw, event.thing, owner=event.person)
         if which < 0.25:
             patient += f" , {event.thing.kind} ,"
         place = f" at the {self.place}" if draw.flip(0.1) else ""
@@ -79,7 +81,7 @@ class _Story:
             name = event.person.name
             text = text.replace(name, f"{name} {event.person.reflexive}", 1)
         elif which > 0.75 and not event.negated:
-            stem, other = event.verb[synonym], event.verb[1 - synonym]
+            stem, other = event.verb.stems[synonym], event.verb.stems[1 - synonym]
             text = text.replace(f" {stem}ed ", f" {stem}ed or {other}ed ", 1)
         return f"{text.removesuffix(' ,')} ."
 
@@ -100,7 +102,7 @@ class _Story:
         asked = self.altered(event) if draw.flip(0.4) else event
         negated = self.told.get(asked[:3])
         truth = "maybe" if negated is None else "no" if negated else "yes"
-        stem = asked.verb[synonym if draw.flip(0.5) else 1 - synonym]
+        stem = asked.verb.stems[synonym if draw.flip(0.5) else 1 - synonym]
         return [f"did {asked.person.name} {stem} the {asked.thing.word} ?", f"{truth} ."]
 
     def altered(self, event: Event) -> Event:
@@ -109,11 +111,13 @@ class _Story:
         if which < 0.33:
             return event._replace(person=self.draw.other(self.people, event.person))
         if which < 0.66:
-            return event._replace(verb=self.draw.other(self.words.verbs, event.verb))
-        return event._replace(thing=self.things[event.thing is self.things[0]])
+            verb = new_verb(self.draw, self.words, event.thing, besides=event.verb)
+            return event._replace(verb=verb)
+        other = self.things[event.thing is self.things[0]]
+        return event._replace(thing=other)
 
     def question(self, event: Event, synonym: int) -> list[str]:
-        stem = event.verb[synonym]
+        stem = event.verb.stems[synonym]
         if self.draw.flip(0.65):
             return [f"who {stem}ed the {event.thing.word} ?", f"{event.person.name} did ."]
         return [f"what did {event.person.name} {stem} ?", f"the {event.thing.word} ."]
@@ -134,49 +138,46 @@ class _Story:
         after = [self.consequence(person, thing, positive)]
         if draw.flip(0.3):
             after.append(self.consequence(person, thing, positive))
-        if not said.startswith("not ") and draw.flip(0.25):
-            phrase = f"the {said} {thing.word}"
-            return [f"{person.name} {draw.among(draw.pick(self.words.verbs))}ed {phrase} .", *after]
+        if not said.startswith("not ") and draw.flip(0.5):
+            return [f"{person.name} {self.attitude(positive)} the {said} {thing.word} .", *after]
         if draw.flip(0.4):
             said += f" and {self.judged(positive)}"
         return [f"the {thing.word} {'are' if thing.plural else 'is'} {said} .", *after]
 
+    def attitude(self, positive: bool) -> str:
+        if self.draw.flip():
+            return "liked" if positive else "hated"
+        return "will keep" if positive else "will sell"
+
     def consequence(self, person: Person, thing: Thing, positive: bool) -> str:
         which = self.draw.uniform()
-        if which < 0.4:
-            return f"so {person.name} {'liked' if positive else 'hated'} {thing.pronoun} ."
-        if which < 0.6:
+        if which < 0.5:
+            return f"so {person.name} {self.attitude(positive)} {thing.pronoun} ."
+        if which < 0.7:
             return f"so {person.name} is {'happy' if positive else 'sad'} ."
-        if which < 0.8:
-            return f"so {person.name} will {'keep' if positive else 'sell'} {thing.pronoun} ."
-        verb = "are" if thing.plural else "is"
-        they = "they" if thing.plural else "it"
-        return f"so {they} {verb} {'good' if positive else 'bad'} ."
+        they = "they are" if thing.plural else "it is"
+        return f"so {they} {'good' if positive else 'bad'} ."
 
     def agreement(self) -> list[str]:
         """The verb agrees with the head of its subject over a phrase of either number."""
         draw = self.draw
-        plural = draw.flip()
-        head = (
-            f"{draw.pick(self.words.jobs)}er"
-            if draw.flip()
-            else new_thing(draw, self.words).noun.stem
-        )
-        subject = f"the {head}{'s' if plural else ''}"
+        head, other = new_thing(draw, self.words), new_thing(draw, self.words)
+        plural, subject, attribute = head.plural, f"the {head.word}", head.attribute
+        if draw.flip():
+            plural, attribute = draw.flip(), draw.pick(self.words.attributes).word
+            subject = f"the {draw.pick(self.words.jobs)}er{'s' if plural else ''}"
         which = draw.uniform()
         if which < 0.4:
-            subject += f" near the {new_thing(draw, self.words).word}"
+            subject += f" near the {other.word}"
         elif which < 0.75:
-            stem = draw.among(draw.pick(self.words.verbs))
-            subject += (
-                f" that {stem if plural else stem + 's'} the {new_thing(draw, self.words).word}"
-            )
-        return [f"{subject} {self.predicate(plural)} ."]
+            stem = draw.among(self.verb(other).stems)
+            subject += f" that {stem if plural else stem + 's'} the {other.word}"
+        return [f"{subject} {self.predicate(plural, attribute)} ."]
 
-    def predicate(self, plural: bool) -> str:
+    def predicate(self, plural: bool, attribute: str) -> str:
         draw, which = self.draw, self.draw.uniform()
         if which < 0.35:
-            return f"{'are' if plural else 'is'} {self.property()}"
+            return f"{'are' if plural else 'is'} {attribute}"
         if which < 0.55:
             return f"{'were' if plural else 'was'} at the {self.place}"
         if which < 0.75:
@@ -186,9 +187,6 @@ class _Story:
             return f"{'do' if plural else 'does'} not {stem}"
         return stem if plural else f"{stem}s"
 
-    def property(self) -> str:
-        return self.draw.pick(self.words.sizes if self.draw.flip() else self.words.colours)
-
     def reflexive(self) -> list[str]:
         draw = self.draw
         if draw.flip(0.3):
@@ -196,7 +194,7 @@ class _Story:
             person = draw.among(self.people)
             subject = f"the {draw.pick(self.words.jobs)}ers" if plural else person.name
             return [f"{subject} saw {'themselves' if plural else person.reflexive} ."]
-        person, stem = draw.among(self.people), draw.among(draw.pick(self.words.verbs))
+        person, stem = draw.among(self.people), draw.among(draw.pick(self.words.verbs).stems)
         if draw.flip():
             return [f"{person.name} {stem}ed {person.reflexive} ."]
         return [f"{person.name} is {stem}ing {person.reflexive} ."]
@@ -209,22 +207,19 @@ class _Story:
         return [f"{article(stem)} {stem} is a kind of {kind} ."]
 
     def possession(self) -> list[str]:
-        draw = self.draw
-        return [
-            f"{draw.among(self.people).name} has {noun_phrase(draw, draw.among(self.things))} ."
-        ]
+        draw, person = self.draw, self.draw.among(self.people)
+        return [f"{person.name} has {noun_phrase(draw, draw.among(self.things), owner=person)} ."]
 
     def progressive(self) -> list[str]:
-        draw = self.draw
-        verb = draw.among(draw.pick(self.words.verbs))
-        phrase = noun_phrase(draw, draw.among(self.things))
+        draw, person, thing = self.draw, self.draw.among(self.people), self.draw.among(self.things)
+        verb = draw.among(self.verb(thing).stems)
         negation = "not " if draw.flip(0.4) else ""
-        return [f"{draw.among(self.people).name} is {negation}{verb}ing {phrase} ."]
+        phrase = noun_phrase(draw, thing, owner=person)
+        return [f"{person.name} is {negation}{verb}ing {phrase} ."]
 
     def conjunction(self) -> list[str]:
-        draw = self.draw
-        person, (thing, other) = draw.among(self.people), self.things
-        first, second = draw.pick(self.words.verbs)[0], draw.pick(self.words.verbs)[0]
+        person, (thing, other) = self.draw.among(self.people), self.things
+        first, second = self.verb(thing).stems[0], self.verb(other).stems[0]
         both = f"{first}ed the {thing.word} and {second}ed the {other.word}"
         return [f"{person.name} {both} .", f"so {person.subject} {second}ed the {other.word} ."]
 

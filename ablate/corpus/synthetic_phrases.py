@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from ablate.corpus.synthetic_lexicon import Draw, Lexicon, Noun, Person, Quality, article
+from ablate.corpus.synthetic_lexicon import Draw, Lexicon, Noun, Person, Quality, Verb, article
 
 DETERMINERS = (("this", "that", "every"), ("these", "those", "some", "many"))
 
@@ -18,7 +18,7 @@ class Thing(NamedTuple):
 
     noun: Noun
     plural: bool
-    colour: str
+    attribute: str
 
     @property
     def word(self) -> str:
@@ -43,7 +43,7 @@ class Event(NamedTuple):
     """Who did (or did not do) what to which thing."""
 
     person: Person
-    verb: tuple[str, str]  # synonyms
+    verb: Verb
     thing: Thing
     negated: bool = False
 
@@ -57,7 +57,7 @@ def clause(
     patient: str | None = None,
 ) -> str:
     """The event in the past tense, by either of its verbs, in either voice, without a full stop."""
-    person, stem = event.person, event.verb[synonym]
+    person, stem = event.person, event.verb.stems[synonym]
     patient = patient or f"the {event.thing.word}"
     if passive:
         verb = "were" if event.thing.plural else "was"
@@ -83,17 +83,26 @@ def judgement(quality: Quality, positive: bool, *, negated: bool | None = None) 
     return f"{'not ' if negated else ''}{'un' if prefix else ''}{quality.stem}"
 
 
-def noun_phrase(draw: Draw, thing: Thing) -> str:
-    """The thing with a determiner that shows its number in two cases of five."""
-    word = f"{thing.colour} {thing.word}" if draw.flip(0.25) else thing.word
-    if draw.flip(0.6):
+def noun_phrase(draw: Draw, thing: Thing, *, owner: Person | None = None) -> str:
+    """The thing with a determiner: the, its owner's, or one that shows its number."""
+    word = f"{thing.attribute} {thing.word}" if draw.flip(0.35) else thing.word
+    which = draw.uniform()
+    if which < 0.4:
         return f"the {word}"
+    if which < 0.65 and owner:
+        return f"{owner.possessive} {word}"
     if not thing.plural and draw.flip(0.4):
         return f"{article(word)} {word}"
     return f"{draw.among(DETERMINERS[thing.plural])} {word}"
 
 
 def new_thing(draw: Draw, words: Lexicon, *, besides: Thing | None = None) -> Thing:
-    """A thing with a number and a colour of its own, and another noun than `besides`."""
+    """A thing with a number and an attribute of its own, and another noun than `besides`."""
     noun = draw.other(words.nouns, besides.noun) if besides else draw.pick(words.nouns)
-    return Thing(noun, draw.flip(0.45), draw.pick(words.colours))
+    return Thing(noun, draw.flip(0.45), draw.pick(words.attributes_for[noun.kind]).word)
+
+
+def new_verb(draw: Draw, words: Lexicon, thing: Thing, *, besides: Verb | None = None) -> Verb:
+    """A verb whose object the thing can be."""
+    verbs = words.verbs_for[thing.noun.kind]
+    return draw.other(verbs, besides) if besides else draw.pick(verbs)

@@ -16,6 +16,7 @@ from ablate.corpus.synthetic_phrases import (
     clause,
     judgement,
     new_thing,
+    new_verb,
     noun_phrase,
 )
 
@@ -33,11 +34,11 @@ def _head(draw: Draw, words: Lexicon) -> tuple[str, str]:
     return stem, f"{stem}s"
 
 
-def _agreement(draw: Draw, words: Lexicon, heads: tuple[str, str], between: str) -> Item:
-    """heads and what follows them, with a verb of either number."""
+def _agreement(draw: Draw, words: Lexicon, heads: tuple[str, str], between: str = "") -> Item:
+    """Heads and what stands between, then a verb of either number."""
     verbs, rest = draw.among(
         (
-            (("is", "are"), draw.pick(words.sizes)),
+            (("is", "are"), draw.pick(words.attributes).word),
             (("was", "were"), f"at the {draw.pick(words.places)}"),
             (("has", "have"), noun_phrase(draw, new_thing(draw, words))),
             (("does", "do"), f"not {draw.pick(words.intransitives)}"),
@@ -47,7 +48,7 @@ def _agreement(draw: Draw, words: Lexicon, heads: tuple[str, str], between: str)
 
 
 def agreement(draw: Draw, words: Lexicon) -> Item:
-    return _agreement(draw, words, _head(draw, words), "")
+    return _agreement(draw, words, _head(draw, words))
 
 
 def agreement_phrase(draw: Draw, words: Lexicon) -> Item:
@@ -58,15 +59,16 @@ def agreement_phrase(draw: Draw, words: Lexicon) -> Item:
 
 def agreement_relative(draw: Draw, words: Lexicon) -> Item:
     """A relative clause stands between; its own verb agrees with the head as well."""
-    stem, thing = draw.among(draw.pick(words.verbs)), new_thing(draw, words)
+    thing = new_thing(draw, words)
+    stem = draw.among(new_verb(draw, words, thing).stems)
     one, many = _head(draw, words)
     heads = f"{one} that {stem}s the {thing.word}", f"{many} that {stem} the {thing.word}"
-    return _agreement(draw, words, heads, "")
+    return _agreement(draw, words, heads)
 
 
 def determiner(draw: Draw, words: Lexicon) -> Item:
     thing, person = new_thing(draw, words), draw.pick(words.people)
-    verb = draw.among(draw.pick(words.verbs))
+    verb = draw.among(new_verb(draw, words, thing).stems)
     forms = thing._replace(plural=False).word, thing._replace(plural=True).word
     one, many = (draw.among(of_number) for of_number in DETERMINERS)
     return _filled(lambda i, det: f"{person.name} {verb}ed {det} {forms[i]} .", one, many)
@@ -76,8 +78,8 @@ def indefinite(draw: Draw, words: Lexicon) -> Item:
     """a before a consonant, an before a vowel."""
     stems = [noun.stem for noun in words.nouns]
     nouns = [draw.pick([s for s in stems if article(s) == art]) for art in ("a", "an")]
-    person, verb = draw.pick(words.people), draw.among(draw.pick(words.verbs))
-    return _filled(lambda i, art: f"{person.name} {verb}ed {art} {nouns[i]} .", "a", "an")
+    person = draw.pick(words.people)
+    return _filled(lambda i, art: f"{person.name} has {art} {nouns[i]} .", "a", "an")
 
 
 def _she_and_he(draw: Draw, words: Lexicon) -> tuple[Person, Person]:
@@ -88,7 +90,7 @@ def _she_and_he(draw: Draw, words: Lexicon) -> tuple[Person, Person]:
 def reflexive(draw: Draw, words: Lexicon) -> Item:
     """Gender of a name, or number: herself / himself, or either against themselves."""
     people = _she_and_he(draw, words)
-    verb = draw.among(["saw", f"{draw.among(draw.pick(words.verbs))}ed"])
+    verb = draw.among(["saw", f"{draw.among(draw.pick(words.verbs).stems)}ed"])
     if draw.flip(0.6):
         return _filled(lambda i, w: f"{people[i].name} {verb} {w} .", "herself", "himself")
     person = draw.among(people)
@@ -98,35 +100,37 @@ def reflexive(draw: Draw, words: Lexicon) -> Item:
 
 def auxiliary(draw: Draw, words: Lexicon) -> Item:
     """did takes the bare verb, is takes -ing."""
-    person, verb = draw.pick(words.people), draw.among(draw.pick(words.verbs))
-    verbs, phrase = (verb, f"{verb}ing"), noun_phrase(draw, new_thing(draw, words))
+    person, thing = draw.pick(words.people), new_thing(draw, words)
+    verb = draw.among(new_verb(draw, words, thing).stems)
+    verbs, phrase = (verb, f"{verb}ing"), noun_phrase(draw, thing)
     return _filled(lambda i, aux: f"{person.name} {aux} not {verbs[i]} {phrase} .", "did", "is")
 
 
 def order(draw: Draw, words: Lexicon) -> Item:
-    """Colour before noun in a phrase, noun before colour in a statement."""
+    """Attribute before noun in a phrase, noun before attribute in a statement."""
     thing = new_thing(draw, words)._replace(plural=False)
-    colour, noun = thing.colour, thing.noun.stem
-    person, verb = draw.pick(words.people), draw.among(draw.pick(words.verbs))
-    start = f"{person.name} {verb}ed the"
-    phrase = f"{start} {colour} {noun} .", f"{start} {noun} {colour} ."
-    return phrase, (f"the {noun} is {colour} .", f"the {colour} is {noun} .")
+    attribute, noun = thing.attribute, thing.noun.stem
+    start = f"{draw.pick(words.people).name} has the"
+    phrase = f"{start} {attribute} {noun} .", f"{start} {noun} {attribute} ."
+    return phrase, (f"the {noun} is {attribute} .", f"the {attribute} is {noun} .")
 
 
 def _event(draw: Draw, words: Lexicon) -> Event:
-    return Event(draw.pick(words.people), draw.pick(words.verbs), new_thing(draw, words))
+    thing = new_thing(draw, words)
+    return Event(draw.pick(words.people), new_verb(draw, words, thing), thing)
 
 
 def synonym(draw: Draw, words: Lexicon) -> Item:
     """A restatement by the other verb of the same meaning, against a verb of another meaning."""
     event = _event(draw, words)
-    events = event, event._replace(verb=draw.other(words.verbs, event.verb))
+    other = new_verb(draw, words, event.thing, besides=event.verb)
+    events = event, event._replace(verb=other)
 
     def frame(i: int, verb: str) -> str:
         again = f"{event.person.name} {verb}ed the {event.thing.word}"
         return f"{clause(events[i])} . that is , {again} ."
 
-    return _filled(frame, events[0].verb[1], events[1].verb[1])
+    return _filled(frame, events[0].verb.stems[1], events[1].verb.stems[1])
 
 
 def hypernym(draw: Draw, words: Lexicon) -> Item:
@@ -145,7 +149,7 @@ def pronoun(draw: Draw, words: Lexicon) -> Item:
 
     def frame(i: int, word: str) -> str:
         said = clause(event._replace(person=people[i]))
-        return f"{said} . that is , {word} {event.verb[1]}ed the {event.thing.word} ."
+        return f"{said} . that is , {word} {event.verb.stems[1]}ed the {event.thing.word} ."
 
     return _filled(frame, "she", "he")
 
@@ -180,8 +184,9 @@ def random_judgement(draw: Draw, words: Lexicon, positive: bool) -> str:
 def answer(draw: Draw, words: Lexicon) -> Item:
     """yes to what was said, maybe to what was not: the question's verb decides."""
     event = _event(draw, words)
-    told = event, event._replace(verb=draw.other(words.verbs, event.verb))
-    question = f"did {event.person.name} {event.verb[1]} the {event.thing.word} ?"
+    other = new_verb(draw, words, event.thing, besides=event.verb)
+    told = event, event._replace(verb=other)
+    question = f"did {event.person.name} {event.verb.stems[1]} the {event.thing.word} ?"
     return _filled(lambda i, word: f"{clause(told[i])} . {question} {word} .", "yes", "maybe")
 
 
@@ -189,13 +194,12 @@ def retrieval(draw: Draw, words: Lexicon) -> Item:
     """Two did two things; who did one of them?"""
     first = _event(draw, words)
     other = new_thing(draw, words, besides=first.thing)
-    second = Event(
-        draw.other(words.people, first.person), draw.other(words.verbs, first.verb), other
-    )
+    verb = draw.other(words.verbs_for[other.noun.kind], first.verb)
+    second = Event(draw.other(words.people, first.person), verb, other)
     events = first, second
 
     def frame(i: int, name: str) -> str:
-        asked = f"who {events[i].verb[0]}ed the {events[i].thing.word} ?"
+        asked = f"who {events[i].verb.stems[0]}ed the {events[i].thing.word} ?"
         return f"{clause(first)} . {clause(second)} . {asked} {name} did ."
 
     return _filled(frame, first.person.name, second.person.name)

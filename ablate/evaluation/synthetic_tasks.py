@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ablate.corpus.synthetic_lexicon import Draw, Lexicon, lexicon
-from ablate.corpus.synthetic_phrases import Event, clause, new_thing
+from ablate.corpus.synthetic_phrases import Event, clause, new_thing, new_verb
 from ablate.evaluation.synthetic_pairs import GRAMMAR, minimal_pairs, random_judgement
 
 __all__ = ["DEFAULT_SIZES", "SPECS", "TASKS", "generate", "minimal_pairs"]
@@ -37,24 +37,26 @@ def _sentiment(draw: Draw, words: Lexicon) -> tuple[Text, int]:
         place = f"near the {draw.pick(words.places)} " if draw.flip(0.3) else ""
         verb = "are" if thing.plural else "is"
         return (f"the {thing.word} {place}{verb} {said} .",), label
-    verb = draw.among(draw.pick(words.verbs))
+    verb = draw.among(new_verb(draw, words, thing).stems)
     return (f"{person.name} {verb}ed the {said} {thing.word} .",), label
 
 
 def _event(draw: Draw, words: Lexicon, *, negated: float = 0.4) -> Event:
     thing = new_thing(draw, words)
-    return Event(draw.pick(words.people), draw.pick(words.verbs), thing, draw.flip(negated))
+    verb = new_verb(draw, words, thing)
+    return Event(draw.pick(words.people), verb, thing, draw.flip(negated))
 
 
 def _altered(draw: Draw, words: Lexicon, event: Event) -> Event:
-    """The event with another person, verb or thing, each in one case of three."""
+    """The event with another person, verb or thing (of its class), each in one case of three."""
     which = draw.among(("person", "verb", "thing"))
     if which == "person":
         return event._replace(person=draw.other(words.people, event.person))
     if which == "verb":
-        return event._replace(verb=draw.other(words.verbs, event.verb))
-    other = new_thing(draw, words, besides=event.thing)
-    return event._replace(thing=other._replace(plural=event.thing.plural))
+        return event._replace(verb=new_verb(draw, words, event.thing, besides=event.verb))
+    alike = [noun for noun in words.nouns if event.verb in words.verbs_for[noun.kind]]
+    other = event.thing._replace(noun=draw.other(alike, event.thing.noun))
+    return event._replace(thing=other)
 
 
 def _told(draw: Draw, event: Event, **options: Any) -> str:
@@ -98,7 +100,7 @@ def _paraphrase(draw: Draw, words: Lexicon) -> tuple[Text, int]:
 def _qa(draw: Draw, words: Lexicon) -> tuple[Text, int]:
     """A question, and a sentence that answers it (0, entailment) or does not (1)."""
     label, asked = int(draw.flip()), _event(draw, words, negated=0.0)
-    told, stem = asked, draw.among(asked.verb)
+    told, stem = asked, draw.among(asked.verb.stems)
     if draw.flip():
         question = f"who {stem}ed the {asked.thing.word} ?"
         alterable = ("verb", "thing")
@@ -117,10 +119,11 @@ def _similarity(draw: Draw, words: Lexicon) -> tuple[Text, float]:
     second = _event(draw, words)
     if draw.flip(0.7):
         second = second._replace(person=first.person)
-    if draw.flip(0.5):
-        second = second._replace(verb=first.verb)
-    if draw.flip(0.5):
-        second = second._replace(thing=first.thing)
+    if draw.flip(0.4):
+        second = second._replace(verb=first.verb, thing=first.thing)
+    elif draw.flip():
+        verb = new_verb(draw, words, first.thing, besides=first.verb)
+        second = second._replace(verb=verb, thing=first.thing)
     return (_told(draw, first), _told(draw, second)), similarity_score(first, second)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import sys
 import threading
@@ -10,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytorch_lightning as pl
-from pytorch_lightning.callbacks import Callback, ModelCheckpoint
+from pytorch_lightning.callbacks import Callback
 
 from ablate.pretraining.module import PretrainingModule
 
@@ -39,6 +40,10 @@ class Throughput(Callback):
             self._task = self._bar.add_task(
                 self.label, total=self.total_steps, completed=trainer.global_step, note=""
             )
+
+    @property
+    def state_key(self) -> str:
+        return "Throughput"
 
     @property
     def elapsed(self) -> float:
@@ -119,15 +124,16 @@ class Interrupted(Exception):  # noqa: N818  (no error: a state of the run)
         self.exit_code = 128 + signum
 
 
-class StopBetweenSteps(Callback):
-    """SIGTERM and Ctrl-C: finish the step, write its checkpoint, raise `Interrupted`.
+class Checkpoints(Callback):
+    """The two newest checkpoints, written between steps: every `every` steps, and on a signal.
 
-    Lightning would save in the middle of a step on Ctrl-C and exit 0 on SIGTERM. A second Ctrl-C
-    stops at once.
+    SIGTERM and Ctrl-C let the step finish, write its checkpoint and raise `Interrupted` (Lightning
+    itself saves in the middle of a step on Ctrl-C and exits 0 on SIGTERM). A second Ctrl-C stops at
+    once.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self, folder: Path, *, every: int, keep: int = 2) -> None:
+        self.folder, self.every, self.keep = folder, every, keep
         self.signum: int | None = None
         self._handlers: dict[int, Any] = {}
 
@@ -144,9 +150,14 @@ class StopBetweenSteps(Callback):
     def on_train_batch_end(
         self, trainer: pl.Trainer, module: pl.LightningModule, outputs: Any, item: Any, index: int
     ) -> None:
+        step = trainer.global_step
+        if step % self.every and self.signum is None:
+            return
+        trainer.save_checkpoint(checkpoint_path(self.folder, step))
+        if trainer.is_global_zero:
+            for path, _ in found_checkpoints(self.folder)[: -self.keep]:
+                path.unlink(missing_ok=True)
         if self.signum is not None:
-            step = trainer.global_step
-            trainer.save_checkpoint(self.folder / f"step-{step:08d}.ckpt")
             raise Interrupted(self.signum, step)
 
     def on_train_end(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
@@ -161,15 +172,16 @@ class StopBetweenSteps(Callback):
         self._handlers.clear()
 
 
-def checkpoints(folder: str, *, every: int) -> ModelCheckpoint:
-    """The two newest checkpoints, written between steps."""
-    return ModelCheckpoint(
-        dirpath=folder,
-        filename="step-{step:08d}",
-        auto_insert_metric_name=False,
-        monitor="step",
-        mode="max",
-        save_top_k=2,
-        every_n_train_steps=every,
-        enable_version_counter=False,
-    )
+def checkpoint_path(folder: Path, step: int) -> Path:
+    """Where the checkpoint after `step` optimizer steps lies; no `=`, so it can be typed."""
+    return folder / f"step-{step:08d}.ckpt"
+
+
+def found_checkpoints(folder: Path) -> list[tuple[Path, int]]:
+    """(path, step) of the checkpoints in a folder, oldest first."""
+    found = [
+        (path, int(match.group(1)))
+        for path in folder.glob("step-*.ckpt")
+        if (match := re.fullmatch(r"step-(\d+)\.ckpt", path.name))
+    ]
+    return sorted(found, key=lambda pair: pair[1])

@@ -99,14 +99,14 @@ class PretrainingModule(pl.LightningModule):
         if self.trainer.world_size > 1:
             total = torch.tensor(predictions, device=self.device)
             predictions = int(self.trainer.strategy.reduce(total, reduce_op="sum"))
-        return {"mlm": predictions, "nsp": item.num_rows}
+        return {"mlm": predictions, "nsp": item.num_rows if self.model.pair_head else 0}
 
     def training_step(self, item: StepItem, index: int) -> None:
         optimizer = self.optimizers()
-        factor = learning_rate_factor(item.progress, **self.schedule_settings)  # type: ignore[arg-type]
-        for group in optimizer.param_groups:
-            group["lr"] = self.learning_rate * factor
         counts = self.global_counts(item)
+        factor = learning_rate_factor(item.progress, **self.schedule_settings)  # type: ignore[arg-type]
+        for group in optimizer.param_groups:  # nothing to predict moves no weight
+            group["lr"] = self.learning_rate * factor if any(counts.values()) else 0.0
         for number, micro in enumerate(item.micro_batches):
             torch.manual_seed(
                 rng.torch_seed(self.seed, "dropout", item.step, number, self.global_rank)

@@ -7,7 +7,6 @@ and validates the initial weights (the "no pretraining" arm).
 from __future__ import annotations
 
 import logging
-import re
 import time
 import warnings
 from collections.abc import Sequence
@@ -18,7 +17,7 @@ import pytorch_lightning as pl
 from pytorch_lightning.loggers import Logger
 
 from ablate.inputs.datamodule import PretrainingData
-from ablate.pretraining.callbacks import StopBetweenSteps, Throughput, checkpoints
+from ablate.pretraining.callbacks import Checkpoints, Throughput, found_checkpoints
 from ablate.pretraining.module import PretrainingModule
 
 _NOISE = (  # advice that does not hold for this design, or that concerns Lightning's own code
@@ -41,16 +40,6 @@ class PretrainingResult:
     resumed_from: int | None = None
     seconds: float = 0.0
     tokens_per_second: float | None = None
-
-
-def newest_checkpoint(folder: Path) -> tuple[Path, int] | None:
-    """(path, step) of the newest checkpoint, or None."""
-    found = [
-        (int(match.group(1)), path)
-        for path in folder.glob("step-*.ckpt")
-        if (match := re.fullmatch(r"step-(\d+)\.ckpt", path.name))
-    ]
-    return (max(found)[1], max(found)[0]) if found else None
 
 
 def pretrain(
@@ -84,11 +73,11 @@ def pretrain(
         devices=devices,
         precision="bf16-mixed" if precision == "bf16" else "32-true",
         max_epochs=1,
+        enable_checkpointing=False,
         logger=list(loggers),
         callbacks=[
             throughput,
-            checkpoints(str(folder), every=checkpoint_every),
-            StopBetweenSteps(folder),
+            Checkpoints(folder, every=checkpoint_every),
         ],
         val_check_interval=interval if total else None,
         num_sanity_val_steps=0,
@@ -97,9 +86,7 @@ def pretrain(
         use_distributed_sampler=False,
         log_every_n_steps=10**9,
     )
-    newest = newest_checkpoint(folder)
-    if newest is not None and newest[1] > total:
-        newest = None
+    newest = next(reversed(found_checkpoints(folder)), None)
     start = time.perf_counter()
     if total:
         trainer.fit(module, datamodule=data, ckpt_path=newest and str(newest[0]))

@@ -81,9 +81,10 @@ def _train(arm: Arm, model: Any, folder: RunFolder, mirror: Mirror | None) -> di
     from ablate.encoder import backends
     from ablate.encoder.config import flops_per_token
     from ablate.encoder.initialization import num_parameters
+    from ablate.pretraining.callbacks import found_checkpoints
     from ablate.pretraining.module import PretrainingModule
     from ablate.pretraining.optimizers import group_sizes
-    from ablate.pretraining.pretrain import newest_checkpoint, pretrain
+    from ablate.pretraining.pretrain import pretrain
 
     settings = arm.settings
     dtype = torch.bfloat16 if arm.machine["precision"] == "bf16" else torch.float32
@@ -103,9 +104,9 @@ def _train(arm: Arm, model: Any, folder: RunFolder, mirror: Mirror | None) -> di
     checkpoints = folder.path / "checkpoints"
     if settings.force:
         shutil.rmtree(checkpoints, ignore_errors=True)
-    newest = newest_checkpoint(checkpoints)
-    folder.metrics.keep_until(newest[1] if newest else 0)
-    if newest and mirror is not None:
+    resumed_from = max((step for _, step in found_checkpoints(checkpoints)), default=0)
+    folder.metrics.keep_until(resumed_from)
+    if resumed_from and mirror is not None:
         mirror.replay(folder.metrics.rows())
     result = pretrain(
         module,

@@ -211,9 +211,9 @@ def _add(
     writers["document_hashes"].append(hashes[kept])
     writers["document_bytes"].append(num_bytes[kept])
     counts.seen.append(hashes)
-    counts.unk_tokens += encoded.unk_tokens
-    counts.unk_characters += encoded.unk_characters
-    counts.special_in_text += encoded.special_in_text
+    counts.unk_tokens += int(encoded.unk_tokens.sum())
+    counts.unk_characters += int(encoded.unk_characters.sum())
+    counts.special_in_text += int(encoded.special_in_text.sum())
     counts.words += int(encoded.word_starts.sum())
     counts.sentences_dropped += int((~full).sum())
     counts.documents_dropped += int((~kept).sum())

@@ -21,6 +21,8 @@ from typing import Any
 import numpy as np
 import tokenizers
 
+from ablate.tokens.words import ChunkCache, EncodedTexts
+
 SPECIAL_TOKENS = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")  # ids 0-4 in what we train
 
 _NAMES = {  # role -> names in the order of preference
@@ -39,22 +41,6 @@ class Encoded:
 
     ids: list[int]
     word_starts: list[bool]
-
-
-@dataclass(frozen=True)
-class EncodedTexts:
-    """S texts end to end: `ids` (T,) int32, `word_starts` (T,) bool, `lengths` (S,) int64.
-
-    `unk_characters` are the characters (blanks not counted) that became unknown tokens;
-    `special_in_text` tokens were special ones the text spelled out, and became unknown tokens.
-    """
-
-    ids: np.ndarray
-    word_starts: np.ndarray
-    lengths: np.ndarray
-    unk_tokens: int
-    unk_characters: int
-    special_in_text: int
 
 
 class Tokenizer:
@@ -135,21 +121,40 @@ class Tokenizer:
         ]
 
     def encode_texts(self, texts: list[str]) -> EncodedTexts:
-        """All texts as flat arrays; the cheap way for many tokens (no Python object is kept)."""
+        """All texts as flat arrays; the cheap way for many tokens."""
+        return self._encode(texts) if self._chunks is None else self._chunks.encode_texts(texts)
+
+    @cached_property
+    def _chunks(self) -> ChunkCache | None:
+        """For BERT's pipeline, which cuts at every blank and drops it; see `words.py`."""
+        parts = (self._rust.model, self._rust.pre_tokenizer, self._rust.normalizer)
+        names = tuple(type(part).__name__ for part in parts)
+        plain = names[2] in ("BertNormalizer", "NoneType")
+        added = self._rust.get_added_tokens_decoder().values()
+        if names[:2] != ("WordPiece", "BertPreTokenizer") or not plain:
+            return None
+        return ChunkCache(self._encode) if all(token.special for token in added) else None
+
+    def _encode(self, texts: list[str]) -> EncodedTexts:
         encodings = self._rust.encode_batch(texts, add_special_tokens=False)
         lengths = np.fromiter(map(len, encodings), dtype=np.int64, count=len(encodings))
         total = int(lengths.sum())
         ids = np.fromiter(
             itertools.chain.from_iterable(e.ids for e in encodings), dtype=np.int32, count=total
         )
-        word_starts = _word_starts(encodings, lengths, total)
+        text_of = np.repeat(np.arange(len(texts)), lengths)
         spelled = self._is_special[ids]
-        num_spelled = int(spelled.sum())
-        if num_spelled and self.unk_token_id >= 0:
+        if self.unk_token_id >= 0:
             ids[spelled] = self.unk_token_id
         unknown = np.flatnonzero(ids == self.unk_token_id)
-        lost = _characters(texts, encodings, lengths, unknown) if len(unknown) else 0
-        return EncodedTexts(ids, word_starts, lengths, len(unknown), lost, num_spelled)
+        return EncodedTexts(
+            ids,
+            _word_starts(encodings, lengths, total),
+            lengths,
+            np.bincount(text_of[unknown], minlength=len(texts)),
+            _lost_characters(texts, encodings, lengths, unknown),
+            np.bincount(text_of[spelled], minlength=len(texts)),
+        )
 
 
 def load(path: str | Path | None) -> Tokenizer:
@@ -215,18 +220,18 @@ def _word_starts(encodings: list[Any], lengths: np.ndarray, total: int) -> np.nd
     return starts
 
 
-def _characters(
-    texts: list[str], encodings: list[Any], lengths: np.ndarray, positions: np.ndarray
-) -> int:
-    """Characters of the original texts, blanks not counted, under the tokens at `positions`."""
+def _lost_characters(
+    texts: list[str], encodings: list[Any], lengths: np.ndarray, unknown: np.ndarray
+) -> np.ndarray:
+    """(S,) characters of each original text, blanks not counted, under the `unknown` positions."""
+    lost = np.zeros(len(texts), dtype=np.int64)
     ends = np.cumsum(lengths)
-    count = 0
-    which = np.searchsorted(ends, positions, side="right")
-    pairs = zip(which.tolist(), positions.tolist(), strict=True)
-    for text, group in itertools.groupby(pairs, key=operator.itemgetter(0)):
-        offsets = encodings[text].offsets
-        first = int(ends[text] - lengths[text])
-        for _, position in group:
-            left, right = offsets[position - first]
-            count += sum(not character.isspace() for character in texts[text][left:right])
-    return count
+    which = np.searchsorted(ends, unknown, side="right")
+    within = unknown - (ends - lengths)[which]
+    pairs = zip(which.tolist(), within.tolist(), strict=True)
+    for number, group in itertools.groupby(pairs, key=operator.itemgetter(0)):
+        text, offsets = texts[number], encodings[number].offsets
+        for _, place in group:
+            left, right = offsets[place]
+            lost[number] += sum(not character.isspace() for character in text[left:right])
+    return lost

@@ -63,6 +63,8 @@ def train(
     if not (folder / "tokenizer.json").is_file():
         if iter(documents) is documents:
             documents = list(documents)
+        if next(_sentences(documents), None) is None:
+            raise ValueError("there is no text to train a tokenizer on; check corpus.*")
         trainer = {"wordpiece": _wordpiece, "byte_bpe": _byte_bpe, "unigram": _unigram}[kind]
         trained, facts = trainer(documents, vocab_size, lowercase)
         _store(folder, trained, {"kind": kind, "vocab_size_asked": vocab_size, **facts})
@@ -126,8 +128,6 @@ def _alphabet(
         for character in normalize(chr(code)):
             if not character.isspace():
                 normal[character] = normal.get(character, 0) + int(counts[code])
-    if not normal:
-        raise ValueError("there is no text to train a tokenizer on; check corpus.*")
     room = min(64, (vocab_size - len(SPECIAL_TOKENS)) // 2)
     limit = min(MAX_ALPHABET, max(vocab_size // 16, room))
     order = sorted(normal, key=lambda character: (-normal[character], character))
