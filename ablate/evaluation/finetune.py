@@ -26,8 +26,11 @@ from ablate.encoder.backends import Backend, resolve
 from ablate.encoder.encoder import Encoder
 from ablate.encoder.heads import ClassificationHead, MaskedLanguageModel
 from ablate.evaluation.encoding import EncodedTask, Rows, batches_by_tokens
+from ablate.pretraining.optimizers import adamw
+from ablate.pretraining.schedules import learning_rate_factor
 
 PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16}
+ADAM_BETAS, ADAM_EPS = (0.9, 0.999), 1e-8
 SCORING_TOKENS = 8192  # of one batch where nothing is trained
 
 
@@ -61,21 +64,22 @@ class FinetuneSettings:
             "batch_size": self.batch_size >= 1,
             "num_epochs": self.num_epochs >= 1,
             "min_steps": self.min_steps >= 0,
-            "max_steps": self.max_steps is None or self.max_steps >= max(1, self.min_steps),
+            "max_steps": self.max_steps is None or self.max_steps >= 1,
             "max_train_examples": self.max_train_examples is None or self.max_train_examples >= 1,
             "max_length": self.max_length >= 8,
-            "warmup_fraction": 0 <= self.warmup_fraction <= 1,
+            "warmup_fraction": 0 <= self.warmup_fraction < 1,
             "weight_decay": self.weight_decay >= 0,
             "gradient_clip": self.gradient_clip > 0,
             "dropout": 0 <= self.dropout < 1,
             "precision": self.precision in PRECISIONS,
         }
-        wrong = {name: getattr(self, name) for name, good in rules.items() if not good}
+        wrong = [name for name, good in rules.items() if not good]
         if wrong:
+            given = ", ".join(f"evaluation.finetune.{n}={getattr(self, n)}" for n in wrong)
             raise ValueError(
-                f"fine-tuning settings out of range: {wrong}. Allowed: counts of 1 or more, "
-                "max_steps at least min_steps, max_length from 8, fractions in [0, 1], dropout "
-                f"below 1, precision one of {list(PRECISIONS)}"
+                f"{given} is not possible. Counts and rates must be above 0, min_steps and "
+                "weight_decay not below it, max_length at least 8, warmup_fraction and dropout in "
+                f"[0, 1), precision one of {', '.join(PRECISIONS)}"
             )
 
 
@@ -99,15 +103,14 @@ def num_steps(num_examples: int, settings: FinetuneSettings) -> int:
     return steps if settings.max_steps is None else min(steps, settings.max_steps)
 
 
-def rate_factor(step: int, *, num_steps: int, num_warmup_steps: int) -> float:
-    """Share of the peak rate that step `step` (from 0) uses.
+def learning_rate(step: int, num_steps: int, settings: FinetuneSettings) -> float:
+    """Rate of step `step` (from 0): linear up, then linear down to what would be step `num_steps`.
 
-    Linear up, reaching 1 on the last warm-up step, then linear down towards the end: never 0 while
-    there is a step to take, never negative after.
+    So no step of a fit has the rate 0, however short the fit.
     """
-    if step < num_warmup_steps:
-        return (step + 1) / num_warmup_steps
-    return max(0.0, (num_steps - step) / max(1, num_steps - num_warmup_steps))
+    return settings.learning_rate * learning_rate_factor(
+        (step + 1) / (num_steps + 1), schedule="linear", warmup_fraction=settings.warmup_fraction
+    )
 
 
 def finetune(
@@ -203,18 +206,22 @@ def _train(
 ) -> tuple[int, float]:
     """Steps taken and the mean loss of the last epoch's worth of them."""
     steps = num_steps(len(task.train), settings)
-    warmup = round(settings.warmup_fraction * steps)
-    parameters = [p for p in (*encoder.parameters(), *head.parameters()) if p.requires_grad]
-    optimizer = _optimizer(parameters, settings)
+    optimizer = adamw(
+        nn.ModuleList([encoder, head]),
+        learning_rate=settings.learning_rate,
+        weight_decay=settings.weight_decay,
+        betas=ADAM_BETAS,
+        eps=ADAM_EPS,
+    )
+    parameters = [p for group in optimizer.param_groups for p in group["params"]]
     encoder.train(not settings.frozen)
     head.train()
     losses: list[Tensor] = []
     counts: list[int] = []
     for step, which in zip(range(steps), _training_rows(task, settings, stream), strict=False):
         torch.manual_seed(rng.torch_seed(*stream, "dropout", step))
-        factor = rate_factor(step, num_steps=steps, num_warmup_steps=warmup)
         for group in optimizer.param_groups:
-            group["lr"] = settings.learning_rate * factor
+            group["lr"] = learning_rate(step, steps, settings)
         loss = _loss_sum(_forward(encoder, head, task.train, which, settings), task, which)
         optimizer.zero_grad(set_to_none=True)
         (loss / len(which)).backward()
@@ -226,15 +233,6 @@ def _train(
             on_step(step + 1, steps)
     last = -(-len(task.train) // settings.batch_size)
     return steps, float(torch.stack(losses[-last:]).double().sum()) / sum(counts[-last:])
-
-
-def _optimizer(parameters: list[nn.Parameter], settings: FinetuneSettings) -> torch.optim.AdamW:
-    """Decay on matrices only: shrinking norms and biases has no use (and BERT leaves them out)."""
-    groups = [
-        {"params": [p for p in parameters if p.ndim >= 2], "weight_decay": settings.weight_decay},
-        {"params": [p for p in parameters if p.ndim < 2], "weight_decay": 0.0},
-    ]
-    return torch.optim.AdamW(groups, lr=settings.learning_rate, fused=True)
 
 
 def _training_rows(

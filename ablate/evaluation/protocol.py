@@ -70,7 +70,10 @@ def evaluate(
         settings: fields of `FinetuneSettings`; `max_length` and `precision` hold for pairs too.
     """
     if num_finetune_seeds < 1:
-        raise ValueError(f"num_finetune_seeds={num_finetune_seeds}: give 1 or more")
+        raise ValueError(
+            f"evaluation.finetune.num_seeds={num_finetune_seeds} is not possible: give 1 or more"
+        )
+    assert len({data.spec.name for data in tasks}) == len(tasks), "one file and entry a task"
     job = _Job(
         model,
         tokenizer,

@@ -27,8 +27,8 @@ class EvaluationResult:
     """`scores`: name -> number (shares and correlations in [0, 1] or [-1, 1], never NaN).
 
     `details[task]` holds what the scores rest on and depends on nothing but the inputs;
-    `averages[rule]` the value or what was missing; `seconds` the wall time spent now, by task
-    (0.0 for a task taken from its file).
+    `averages[rule]` has the value or what was missing; `seconds` is the wall time spent now, by
+    task (next to nothing for a task taken from its file).
     """
 
     scores: dict[str, float] = field(default_factory=dict)

@@ -77,7 +77,7 @@ def pretrain(
         logger=list(loggers),
         callbacks=[
             throughput,
-            Checkpoints(folder, every=checkpoint_every),
+            Checkpoints(folder, every=checkpoint_every, validate_every=interval),
         ],
         val_check_interval=interval if total else None,
         num_sanity_val_steps=0,

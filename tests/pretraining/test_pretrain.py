@@ -101,6 +101,37 @@ def test_a_signal_saves_the_step_and_gives_its_exit_code(fit, monkeypatch, signu
     assert same(straight, resumed) == []
 
 
+@pytest.mark.parametrize("stop", [3, 5, 6])
+def test_a_checkpoint_at_a_validation_step_repeats_and_loses_no_line(fit, monkeypatch, stop):
+    options = {"every": 3, "validations": 4, "module_options": {"log_every": 3}}
+    straight, _, lines = fit("straight", **options)
+    with monkeypatch.context() as patch:
+        before_step(patch, stop, kill)
+        with pytest.raises(KilledError):
+            fit("killed", **options)
+    resumed, _, again = fit("killed", **options)
+    assert same(straight, resumed) == []
+    assert again.path.read_bytes() == lines.path.read_bytes()
+
+
+def test_a_kill_inside_validation_repeats_and_loses_no_line(fit, monkeypatch):
+    options = {"every": 3, "validations": 4, "module_options": {"log_every": 3}}
+    straight, _, lines = fit("straight", **options)
+
+    class Spy(fits.Throughput):
+        def on_validation_start(self, trainer, module):
+            if trainer.global_step == 6:
+                kill()
+
+    with monkeypatch.context() as patch:
+        patch.setattr(fits, "Throughput", Spy)
+        with pytest.raises(KilledError):
+            fit("killed", **options)
+    resumed, _, again = fit("killed", **options)
+    assert same(straight, resumed) == []
+    assert again.path.read_bytes() == lines.path.read_bytes()
+
+
 def test_metrics_carry_tokens_and_stay_in_order(fit):
     _, result, lines = fit("run", amount=12, module_options={"log_every": 3})
     rows = lines.rows()
