@@ -212,6 +212,10 @@ def _check_evaluation(settings: Settings) -> None:
         )
     duplicated = {name for name in evaluation.tasks if evaluation.tasks.count(name) > 1}
     if duplicated:
-        raise ValueError(f"evaluation.tasks names {', '.join(sorted(duplicated))} twice")
+        names = ",".join(dict.fromkeys(evaluation.tasks))
+        raise ValueError(
+            f"evaluation.tasks names {', '.join(sorted(duplicated))} twice; "
+            f"type 'evaluation.tasks=[{names}]'"
+        )
     _one_of("tracking.kind", settings.tracking.kind, TRACKING_KINDS)
     _one_of("tracking.mode", settings.tracking.mode, ("auto", "online", "offline", "disabled"))

@@ -1,0 +1,139 @@
+import pytest
+
+from ablate.config.compose import settings_from, unknown_key
+from ablate.config.fingerprint import fingerprint, pretraining_identity, run_identity
+from ablate.config.rules import check, encoder_arguments, resolve
+from ablate.config.schema import Settings
+
+
+def changed(**paths):
+    settings = Settings()
+    for path, value in paths.items():
+        *groups, name = path.split("__")
+        node = settings
+        for group in groups:
+            node = getattr(node, group)
+        assert hasattr(node, name)
+        setattr(node, name, value)
+    return settings
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"nsp": True, "input_format__name": "full_sentences"}, "input_format=segment_pair"),
+        ({"corpus__kind": "files", "evaluation__kind": "none"}, "corpus.path"),
+        ({"corpus__kind": "hub", "evaluation__kind": "none"}, "corpus.name"),
+        ({"tokenizer__kind": "pretrained"}, "tokenizer.path"),
+        ({"tokenizer__vocabulary": "morphemes", "tokenizer__vocab_size": 300}, "trained"),
+        ({"masking__mask_rate": 2.0}, "masking.mask_rate"),
+        ({"masking__mask_replace_prob": 0.95}, "at most 1"),
+        ({"optimizer__learning_rate": -1.0}, "optimizer.learning_rate"),
+        ({"optimizer__betas": [0.9]}, "optimizer.betas"),
+        ({"schedule__name": "step"}, "linear, cosine, constant"),
+        ({"schedule__warmup_fraction": 1.0}, "schedule.warmup_fraction"),
+        ({"budget__clock": "epochs"}, "tokens, steps"),
+        ({"budget__amount": -5}, "budget.amount"),
+        ({"trainer__global_batch_size": 0}, "trainer.global_batch_size"),
+        ({"trainer__devices": 2}, "trainer.devices=1"),
+        ({"encoder__norm_position": "middle"}, "norm_position"),
+        ({"encoder__causal": True}, "encoder.causal=false"),
+        ({"size__hidden_size": 66}, "hidden_size"),
+        ({"attention_backend": "fast"}, "auto, eager, sdpa, flash"),
+        ({"evaluation__kind": "superglue"}, "synthetic, glue, none"),
+        ({"corpus__kind": "files", "corpus__path": "x.txt"}, "evaluation=glue"),
+        ({"evaluation__tasks": ["qa", "qa"]}, "twice"),
+        ({"seed": -1}, "seed"),
+    ],
+)
+def test_bad_settings_name_the_setting_and_what_to_type(change, says):
+    with pytest.raises(ValueError, match="=") as caught:
+        check(changed(**change))
+    assert says in str(caught.value)
+
+
+def test_the_default_settings_are_good():
+    check(Settings())
+
+
+def test_nulls_become_numbers_and_meet_the_published_values_at_the_published_width():
+    toy = resolve(Settings())
+    assert toy.optimizer.learning_rate == pytest.approx(0.005)
+    assert toy.tokenizer.vocabulary == "morphemes"
+    base = resolve(changed(size__hidden_size=768, size__num_attention_heads=12))
+    assert base.encoder.init_std == pytest.approx(0.02)
+    assert base.optimizer.learning_rate == pytest.approx(0.32 / 768, rel=1e-3)
+    given = resolve(changed(optimizer__learning_rate=1e-3, tokenizer__vocab_size=300))
+    assert given.optimizer.learning_rate == 1e-3
+    assert given.tokenizer.vocabulary == "trained"
+
+
+def test_parameter_matched_glu_has_the_weights_of_a_plain_mlp():
+    sizes = {"size__hidden_size": 768, "size__intermediate_size": 3072}
+    sizes["size__num_attention_heads"] = 12
+    glu = encoder_arguments(resolve(changed(**sizes)), 100, 0)
+    assert 3 * glu["intermediate_size"] == 2 * 3072
+    raw = encoder_arguments(resolve(changed(**sizes, encoder__glu_width="raw")), 100, 0)
+    assert raw["intermediate_size"] == 3072
+
+
+def identity(settings, **machine):
+    resolved = resolve(settings)
+    return pretraining_identity(
+        resolved, encoder=encoder_arguments(resolved, 236, 0), data={"corpus": "x"},
+        machine={"device": "cpu", **machine},
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"seed": 1}, {"nsp": True}, {"masking__mask_rate": 0.3}, {"budget__amount": 5},
+        {"encoder__norm_position": "post"}, {"optimizer__weight_decay": 0.1},
+        {"trainer__global_batch_size": 32}, {"replicate__data": 1}, {"schedule__name": "cosine"},
+        {"input_format__max_length": 128},
+    ],
+)  # fmt: skip
+def test_what_can_change_a_weight_changes_the_fingerprint(change):
+    assert fingerprint(identity(changed(**change))) != fingerprint(identity(Settings()))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"paths__runs_dir": "elsewhere"}, {"tracking__mode": "offline"}, {"arm": "name"},
+        {"trainer__log_every": 7}, {"trainer__num_workers": 2}, {"force": True},
+        {"trainer__checkpoint_every": 9}, {"optimizer__learning_rate": 0.005},
+    ],
+)  # fmt: skip
+def test_what_cannot_does_not(change):
+    assert fingerprint(identity(changed(**change))) == fingerprint(identity(Settings()))
+
+
+def test_machine_facts_are_part_of_identity():
+    assert fingerprint(identity(Settings(), precision="bf16")) != fingerprint(identity(Settings()))
+
+
+def test_evaluation_changes_the_run_and_not_the_pretraining():
+    more = changed(evaluation__finetune__num_seeds=3)
+    assert fingerprint(identity(more)) == fingerprint(identity(Settings()))
+    ours = run_identity(more, pretraining="p", tasks={"a": "1"})
+    assert ours != run_identity(Settings(), pretraining="p", tasks={"a": "1"})
+    moved = run_identity(changed(evaluation__path="x"), pretraining="p", tasks={"a": "1"})
+    assert moved == run_identity(Settings(), pretraining="p", tasks={"a": "1"})
+
+
+def test_an_unknown_key_gets_the_nearest_ones():
+    assert "masking.mask_rate" in unknown_key("masking.mask_rat")
+    assert "nsp" in unknown_key("nps")
+    assert "masking.mask_rate" in unknown_key("mask_rate")
+
+
+def test_keys_added_with_a_plus_are_refused():
+    from omegaconf import OmegaConf, open_dict
+
+    config = OmegaConf.structured(Settings)
+    with open_dict(config.masking):
+        config.masking.foo = 1
+    with pytest.raises(ValueError, match=r"masking\.foo"):
+        settings_from(config)

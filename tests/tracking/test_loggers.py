@@ -1,0 +1,131 @@
+"""The W&B mirror, offline, read back from the files it leaves."""
+
+import time
+import zlib
+
+import pytest
+
+from ablate.tracking.loggers import Mirror, resolve_mode
+
+
+def records(path):
+    """Records of a .wandb file: LevelDB log blocks of 32 KiB after a header of 7 bytes."""
+    from wandb.proto import wandb_internal_pb2
+
+    data = path.read_bytes()
+    place, parts, found = 7, b"", []
+    while place + 7 <= len(data):
+        if 32768 - place % 32768 < 7:
+            place += 32768 - place % 32768
+            continue
+        crc = int.from_bytes(data[place : place + 4], "little")
+        length = int.from_bytes(data[place + 4 : place + 6], "little")
+        kind, body = data[place + 6], data[place + 7 : place + 7 + length]
+        assert crc == zlib.crc32(bytes([kind]) + body)
+        place += 7 + length
+        parts = body if kind in (1, 2) else parts + body
+        if kind in (1, 4):
+            record = wandb_internal_pb2.Record()
+            record.ParseFromString(parts)
+            found.append(record)
+    return found
+
+
+@pytest.fixture
+def offline(tmp_path, monkeypatch):
+    monkeypatch.setenv("WANDB_MODE", "offline")
+
+    def start(name, run_id, **more):
+        settings = {
+            "mode": "offline", "project": "ablate", "entity": None, "run_id": run_id, "name": name,
+            "group": None, "tags": ["t"], "folder": tmp_path / name, "config": {"seed": 1},
+            "axes": {"seed": 1, "arm": name},
+        }  # fmt: skip
+        return Mirror(**{**settings, **more})
+
+    return start
+
+
+def run_of(folder):
+    """Records of the folder's finished run; the file may be flushed a moment after `finish`."""
+    file = next(folder.glob("wandb/offline-run-*/run-*.wandb"))
+    for _ in range(100):
+        found = records(file)
+        if any(record.HasField("exit") for record in found):
+            return found
+        time.sleep(0.1)
+    raise AssertionError(f"no exit record in {file}")
+
+
+def test_two_runs_in_one_process_stay_two(offline, tmp_path):
+    first = offline("first", "aaa")
+    first.log({"tokens": 10.0, "train/loss": 3.0}, 1)
+    # the first job failed and never finished its run
+    second = offline("second", "bbb")
+    second.log({"tokens": 20.0, "train/loss": 2.0}, 2)
+    second.summary({"score": 0.5})
+    second.finish(0)
+    ids = [
+        next(r.run.run_id for r in run_of(tmp_path / name) if r.HasField("run"))
+        for name in ("first", "second")
+    ]
+    assert ids == ["aaa", "bbb"]
+    rows = [r for r in run_of(tmp_path / "second") if r.HasField("history")]
+    assert len(rows) == 1
+
+
+def test_history_config_and_exit_code_are_in_the_file(offline, tmp_path):
+    mirror = offline("run", "ccc")
+    mirror.log({"tokens": 10.0, "train/loss": 3.0}, 5)
+    mirror.log({"tokens": 6.0, "val/loss": 2.0}, 3)  # an earlier step is a field, and is kept
+    mirror.finish(143)
+    found = run_of(tmp_path / "run")
+    items = [
+        {item.nested_key[0] if item.nested_key else item.key: item.value_json
+         for item in r.history.item}
+        for r in found if r.HasField("history")
+    ]  # fmt: skip
+    assert items[0]["train/loss"] == "3"
+    assert items[1]["val/loss"] == "2"
+    assert (items[0]["step"], items[1]["step"]) == ("5", "3")
+    assert [r.exit.exit_code for r in found if r.HasField("exit")] == [143]
+    keys = {update.key for r in found if r.HasField("run") for update in r.run.config.update}
+    assert {"cfg", "seed", "arm"} <= keys
+
+
+def test_a_failing_mirror_warns_once_and_never_raises(offline, capsys):
+    mirror = offline("run", "ddd")
+
+    class Broken:
+        def log(self, *_):
+            raise ConnectionError("no route")
+
+        def finish(self, **_):
+            raise ConnectionError("no route")
+
+    real, mirror._run = mirror._run, Broken()
+    mirror.log({"a": 1.0}, 1)
+    mirror.log({"a": 1.0}, 2)
+    mirror.finish(0)
+    real.finish()
+    assert capsys.readouterr().err.count("W&B mirror stopped") == 1
+
+
+def test_auto_is_offline_without_a_key_and_online_with_one(monkeypatch, tmp_path):
+    monkeypatch.delenv("WANDB_MODE", raising=False)
+    monkeypatch.delenv("WANDB_API_KEY", raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("NETRC", raising=False)
+    assert resolve_mode("auto") == "offline"
+    monkeypatch.setenv("WANDB_API_KEY", "k" * 40)
+    assert resolve_mode("auto") == "online"
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    assert resolve_mode("auto") == "offline"
+    assert resolve_mode("disabled") == "disabled"
+    with pytest.raises(ValueError, match="tracking.mode"):
+        resolve_mode("on")
+
+
+def test_the_agents_run_id_and_project_win_inside_a_sweep(offline, monkeypatch):
+    monkeypatch.setenv("WANDB_RUN_ID", "fromagent")
+    assert offline("run", "ours").run_id == "fromagent"
