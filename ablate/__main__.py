@@ -19,9 +19,7 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
-from ablate.config.compose import conf_dir, readable, register, settings_from
-
-register()
+from ablate.config.compose import conf_dir, readable, settings_from
 
 
 _codes: list[int] = []  # of this process's jobs: one, or under -m several
@@ -72,6 +70,7 @@ def report(error: Exception) -> int:
 
 def main() -> int:
     """Entry point; returns the exit code: that of the worst job."""
+    _codes.clear()
     try:
         _job()
     except (HydraException, OmegaConfBaseException) as error:

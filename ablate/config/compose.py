@@ -9,14 +9,21 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from hydra import compose, initialize_config_dir
 from hydra.core.config_store import ConfigStore
+from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
 
 from ablate.config.rules import check
 from ablate.config.schema import Settings
+
+# the schema under the name that `config.yaml` begins with
+ConfigStore.instance().store(name="schema", node=Settings)
 
 
 def conf_dir() -> Path:
@@ -28,9 +35,18 @@ def conf_dir() -> Path:
     raise AssertionError("the package has lost its conf/ folder")
 
 
-def register() -> None:
-    """Make the schema known to Hydra under the name that `config.yaml` begins with."""
-    ConfigStore.instance().store(name="schema", node=Settings)
+def compose_settings(overrides: Sequence[str] = ()) -> Settings:
+    """Settings of a command line, without running it: what `python -m ablate *overrides` would use.
+
+    Raises:
+        ValueError: an override that does not parse or compose, or what `rules.check` refuses.
+    """
+    with initialize_config_dir(str(conf_dir()), version_base="1.3"):
+        try:
+            config = compose("config", overrides=list(overrides))
+        except (HydraException, OmegaConfBaseException) as error:
+            raise ValueError(readable(error)) from None
+    return settings_from(config)
 
 
 def settings_from(config: DictConfig) -> Settings:

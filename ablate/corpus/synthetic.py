@@ -11,6 +11,7 @@ from __future__ import annotations
 from bisect import bisect
 from collections.abc import Callable, Iterator
 from itertools import accumulate
+from typing import TypeVar
 
 from ablate.corpus.synthetic_lexicon import Draw, Lexicon, Person, Verb, article, lexicon, morphemes
 from ablate.corpus.synthetic_phrases import (
@@ -26,10 +27,19 @@ from ablate.corpus.synthetic_phrases import (
 __all__ = ["documents", "morphemes"]
 
 _ZIPF = 1.4
+T = TypeVar("T")
+
+
+_MAIN = 0.75  # share of sentences about the first person, the first thing, its first verb
 
 
 class _Story:
-    """One document in the making: its entities, and one method a kind of passage."""
+    """One document in the making: its entities, and one method a kind of passage.
+
+    The first of two people and of two things takes most sentences, and verbs, place and judgements
+    stay the same too: words keep coming back. Where every sentence drew its own, all heads settled
+    on the neighbouring words and nothing was ever looked up further away.
+    """
 
     def __init__(self, draw: Draw, words: Lexicon) -> None:
         self.draw, self.words = draw, words
@@ -37,19 +47,35 @@ class _Story:
         self.people = (first, draw.other(words.people, first))
         thing = new_thing(draw, words)
         self.things = (thing, new_thing(draw, words, besides=thing))
-        positive = draw.flip()
-        self.good = {thing: positive, self.things[1]: positive == draw.flip(0.6)}
-        self.place = draw.pick(words.places)
+        self.verbs = {thing: self.two_verbs(thing) for thing in self.things}
+        self.good = {thing: draw.flip() for thing in self.things}
+        self.said = {t: (self.judged(self.good[t]), self.judged(self.good[t])) for t in self.things}
+        self.job, self.place = draw.pick(words.jobs), draw.pick(words.places)
+        self.intransitive = draw.pick(words.intransitives)
         self.told: dict[tuple[Person, Verb, Thing], bool] = {}  # event -> negated
 
+    def two_verbs(self, thing: Thing) -> tuple[Verb, Verb]:
+        verb = new_verb(self.draw, self.words, thing)
+        return verb, new_verb(self.draw, self.words, thing, besides=verb)
+
+    def judged(self, positive: bool) -> str:
+        """Praise or blame, in words that may negate."""
+        draw, said = self.draw, None
+        while said is None:
+            said = judgement(draw.pick(self.words.qualities), positive, negated=draw.flip(0.3))
+        return said
+
+    def main(self, pair: tuple[T, T]) -> T:
+        return pair[self.draw.uniform() >= _MAIN]
+
     def verb(self, thing: Thing) -> Verb:
-        return new_verb(self.draw, self.words, thing)
+        return self.main(self.verbs[thing])
 
     def event(self) -> list[str]:
         """Something happens; then it is said again, asked about, or generalised."""
         draw = self.draw
-        thing = draw.among(self.things)
-        event = Event(draw.among(self.people), self.verb(thing), thing, draw.flip(0.15))
+        thing = self.main(self.things)
+        event = Event(self.main(self.people), self.verb(thing), thing, draw.flip(0.15))
         self.told[event[:3]] = event.negated
         synonym, passive = int(draw.uniform() * 2), draw.flip(0.2)
         told = [self.first_telling(event, synonym, passive)]
@@ -99,7 +125,7 @@ class _Story:
     def yes_no(self, event: Event, synonym: int) -> list[str]:
         """yes if the story says so, no if it says the contrary, maybe if it says something else."""
         draw = self.draw
-        asked = self.altered(event) if draw.flip(0.4) else event
+        asked = self.altered(event) if draw.flip(0.45) else event
         negated = self.told.get(asked[:3])
         truth = "maybe" if negated is None else "no" if negated else "yes"
         stem = asked.verb.stems[synonym if draw.flip(0.5) else 1 - synonym]
@@ -111,8 +137,8 @@ class _Story:
         if which < 0.33:
             return event._replace(person=self.draw.other(self.people, event.person))
         if which < 0.66:
-            verb = new_verb(self.draw, self.words, event.thing, besides=event.verb)
-            return event._replace(verb=verb)
+            one, two = self.verbs[event.thing]
+            return event._replace(verb=two if event.verb is one else one)
         other = self.things[event.thing is self.things[0]]
         return event._replace(thing=other)
 
@@ -122,26 +148,19 @@ class _Story:
             return [f"who {stem}ed the {event.thing.word} ?", f"{event.person.name} did ."]
         return [f"what did {event.person.name} {stem} ?", f"the {event.thing.word} ."]
 
-    def judged(self, positive: bool) -> str:
-        """Praise or blame; often twice, so that words of one polarity stand side by side."""
-        draw, said = self.draw, None
-        while said is None:
-            said = judgement(draw.pick(self.words.qualities), positive, negated=draw.flip(0.3))
-        return said
-
     def opinion(self) -> list[str]:
         """A judgement, always with what follows from it."""
         draw = self.draw
-        thing, person = draw.among(self.things), draw.among(self.people)
+        thing, person = self.main(self.things), self.main(self.people)
         positive = self.good[thing]
-        said = self.judged(positive)
+        said = self.main(self.said[thing])
         after = [self.consequence(person, thing, positive)]
         if draw.flip(0.3):
             after.append(self.consequence(person, thing, positive))
         if not said.startswith("not ") and draw.flip(0.5):
             return [f"{person.name} {self.attitude(positive)} the {said} {thing.word} .", *after]
         if draw.flip(0.4):
-            said += f" and {self.judged(positive)}"
+            said = " and ".join(self.said[thing])
         return [f"the {thing.word} {'are' if thing.plural else 'is'} {said} .", *after]
 
     def attitude(self, positive: bool) -> str:
@@ -161,17 +180,20 @@ class _Story:
     def agreement(self) -> list[str]:
         """The verb agrees with the head of its subject over a phrase of either number."""
         draw = self.draw
-        head, other = new_thing(draw, self.words), new_thing(draw, self.words)
-        plural, subject, attribute = head.plural, f"the {head.word}", head.attribute
+        plural, other = draw.flip(), self.main(self.things)
+        head, attribute = other.noun.stem, other.attribute
         if draw.flip():
-            plural, attribute = draw.flip(), draw.pick(self.words.attributes).word
-            subject = f"the {draw.pick(self.words.jobs)}er{'s' if plural else ''}"
+            head, attribute = f"{self.job}er", draw.pick(self.words.attributes).word
+        else:
+            other = self.things[other is self.things[0]]
+        subject = f"the {head}{'s' if plural else ''}"
+        far = f"{other.noun.stem}{'s' if draw.flip() else ''}"
         which = draw.uniform()
         if which < 0.4:
-            subject += f" near the {other.word}"
+            subject += f" near the {far}"
         elif which < 0.75:
             stem = draw.among(self.verb(other).stems)
-            subject += f" that {stem if plural else stem + 's'} the {other.word}"
+            subject += f" that {stem if plural else stem + 's'} the {far}"
         return [f"{subject} {self.predicate(plural, attribute)} ."]
 
     def predicate(self, plural: bool, attribute: str) -> str:
@@ -181,8 +203,8 @@ class _Story:
         if which < 0.55:
             return f"{'were' if plural else 'was'} at the {self.place}"
         if which < 0.75:
-            return f"{'have' if plural else 'has'} {noun_phrase(draw, draw.among(self.things))}"
-        stem = draw.pick(self.words.intransitives)
+            return f"{'have' if plural else 'has'} {noun_phrase(draw, self.main(self.things))}"
+        stem = self.intransitive
         if which < 0.9:
             return f"{'do' if plural else 'does'} not {stem}"
         return stem if plural else f"{stem}s"
@@ -191,34 +213,34 @@ class _Story:
         draw = self.draw
         if draw.flip(0.3):
             plural = draw.flip(0.7)
-            person = draw.among(self.people)
-            subject = f"the {draw.pick(self.words.jobs)}ers" if plural else person.name
+            person = self.main(self.people)
+            subject = f"the {self.job}ers" if plural else person.name
             return [f"{subject} saw {'themselves' if plural else person.reflexive} ."]
-        person, stem = draw.among(self.people), draw.among(draw.pick(self.words.verbs).stems)
+        person, stem = self.main(self.people), draw.among(self.verb(self.things[0]).stems)
         if draw.flip():
             return [f"{person.name} {stem}ed {person.reflexive} ."]
         return [f"{person.name} is {stem}ing {person.reflexive} ."]
 
     def kind(self) -> list[str]:
-        thing = self.draw.among(self.things)
+        thing = self.main(self.things)
         stem, kind = thing.noun
         if self.draw.flip():
             return [f"every {stem} is {article(kind)} {kind} ."]
         return [f"{article(stem)} {stem} is a kind of {kind} ."]
 
     def possession(self) -> list[str]:
-        draw, person = self.draw, self.draw.among(self.people)
-        return [f"{person.name} has {noun_phrase(draw, draw.among(self.things), owner=person)} ."]
+        draw, person = self.draw, self.main(self.people)
+        return [f"{person.name} has {noun_phrase(draw, self.main(self.things), owner=person)} ."]
 
     def progressive(self) -> list[str]:
-        draw, person, thing = self.draw, self.draw.among(self.people), self.draw.among(self.things)
+        draw, person, thing = self.draw, self.main(self.people), self.main(self.things)
         verb = draw.among(self.verb(thing).stems)
         negation = "not " if draw.flip(0.4) else ""
         phrase = noun_phrase(draw, thing, owner=person)
         return [f"{person.name} is {negation}{verb}ing {phrase} ."]
 
     def conjunction(self) -> list[str]:
-        person, (thing, other) = self.draw.among(self.people), self.things
+        person, (thing, other) = self.main(self.people), self.things
         first, second = self.verb(thing).stems[0], self.verb(other).stems[0]
         both = f"{first}ed the {thing.word} and {second}ed the {other.word}"
         return [f"{person.name} {both} .", f"so {person.subject} {second}ed the {other.word} ."]

@@ -10,6 +10,8 @@ Legend: R rows, N tokens, D hidden, K head size.
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -111,14 +113,20 @@ def rotary_angles(
     position_ids: Tensor, max_seqlen: int, theta: float, head_size: int, dtype: torch.dtype
 ) -> Rotary:
     """cos and sin (N, K / 2) of position x theta^(-2i / K) (Su et al. 2021), angles in float32."""
-    device = position_ids.device
-    power = torch.arange(0, head_size, 2, dtype=torch.float32, device=device) / head_size
-    position = torch.arange(max_seqlen, dtype=torch.float32, device=device)
-    angle = position[:, None] * (1.0 / theta**power)
-    return (
-        angle.cos().to(dtype).index_select(0, position_ids),
-        angle.sin().to(dtype).index_select(0, position_ids),
-    )
+    length = 1 << max(max_seqlen - 1, 63).bit_length()  # few sizes, so that the cache holds them
+    cos, sin = _rotary_table(length, theta, head_size, dtype, position_ids.device)
+    return cos.index_select(0, position_ids), sin.index_select(0, position_ids)
+
+
+@lru_cache(maxsize=32)
+def _rotary_table(
+    length: int, theta: float, head_size: int, dtype: torch.dtype, device: torch.device
+) -> Rotary:
+    with torch.inference_mode(False):  # validation may come first, and training needs these too
+        power = torch.arange(0, head_size, 2, dtype=torch.float32, device=device) / head_size
+        position = torch.arange(length, dtype=torch.float32, device=device)
+        angle = position[:, None] * (1.0 / theta**power)
+        return angle.cos().to(dtype), angle.sin().to(dtype)
 
 
 def _compute_dtype(device_type: str, parameter_dtype: torch.dtype) -> torch.dtype:

@@ -1,0 +1,101 @@
+"""Every option composes; bad words on the command line get one message that says what to type."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from ablate.config.compose import all_keys, compose_settings, conf_dir, task_spec
+from ablate.config.schema import Settings
+
+OPTIONS = [
+    f"{path.parent.relative_to(conf_dir()).as_posix()}={path.stem}"
+    for path in sorted(conf_dir().rglob("*.yaml"))
+    if path.parent != conf_dir() and path.parent.name != "task"
+]
+NEEDS = {
+    "corpus=files": ["corpus.path=x.txt", "evaluation=none"],
+    "corpus=hub": ["corpus.name=a/b", "evaluation=none"],
+    "tokenizer=pretrained": ["tokenizer.path=x"],
+    "input_format=full_sentences": ["nsp=false"],
+    "evaluation=glue": ["corpus=files", "corpus.path=x.txt"],
+}
+
+
+@pytest.mark.parametrize("option", OPTIONS)
+def test_every_option_composes(option):
+    more = NEEDS.get(option, ["evaluation=none"] if option.startswith("corpus=") else [])
+    if option == "corpus=synthetic":
+        more = []
+    compose_settings([option, *more])
+
+
+@pytest.mark.parametrize("option", OPTIONS)
+def test_every_option_file_opens_with_a_comment_and_has_a_safe_name(option):
+    group, name = option.split("=")
+    text = (conf_dir() / group / f"{name}.yaml").read_text(encoding="utf-8")
+    assert text.startswith("# ")
+    assert isinstance(yaml.safe_load(name), str)
+
+
+def test_groups_carry_the_fields_of_the_schema():
+    assert {"masking.mask_rate", "nsp", "evaluation.finetune.num_seeds"} <= set(all_keys())
+    defaults = compose_settings()
+    assert vars(defaults.replicate) == vars(Settings().replicate)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "parts"),
+    [
+        (["masking=all_msk"], ["masking=all_msk", "all_mask", "whole_word"]),
+        (["nps=true"], ["no setting nps", "nsp"]),
+        (["masking.mask_rat=0.2"], ["masking.mask_rate"]),
+        (["nsp=maybe"], ["nsp", "maybe"]),
+        (["seed=1.5"], ["seed", "1.5"]),
+        (["budget.amount=many"], ["budget.amount", "many"]),
+        (["nsp"], ["key=value"]),
+        (["masking.mask_rate=0.1,0.2"], ["-m"]),
+        (["+masking.foo=1"], ["masking.foo"]),
+        (["masking.mask_rate=1.5"], ["masking.mask_rate=1.5", "(0, 1]"]),
+        (["nsp=true", "input_format=full_sentences"], ["input_format=segment_pair"]),
+    ],
+)
+def test_bad_words_get_one_message(overrides, parts):
+    with pytest.raises(ValueError, match=".") as caught:
+        compose_settings(overrides)
+    message = str(caught.value)
+    assert all(part in message for part in parts), message
+    assert "Traceback" not in message
+    assert message.count("\n") == 0
+
+
+@pytest.mark.parametrize(
+    ("word", "value"), [("off", False), ("no", False), ("0", False), ("False", False), ("on", True)]
+)
+def test_flags_are_booleans_however_they_are_written(word, value):
+    assert compose_settings([f"nsp={word}"]).nsp is value
+
+
+def test_lists_and_numbers_arrive_as_themselves():
+    settings = compose_settings(
+        ["optimizer.learning_rate=1e-3", "optimizer.betas=[0.9, 0.95]", "evaluation.tasks=[qa]"]
+    )
+    assert settings.optimizer.learning_rate == 1e-3
+    assert settings.optimizer.betas == [0.9, 0.95]
+    assert settings.evaluation.tasks == ["qa"]
+
+
+@pytest.mark.parametrize("path", ["runs/step-00000009.ckpt", "'a b, c=1.txt'", "'模.txt'"])
+def test_a_path_arrives_unchanged(path):
+    settings = compose_settings(["corpus=files", f'corpus.path="{path}"', "evaluation=none"])
+    assert settings.corpus.path == path
+
+
+def test_a_task_without_a_definition_is_refused():
+    with pytest.raises(ValueError, match="cola"):
+        task_spec("squad")
+    assert task_spec("cola")["metrics"] == ["mcc"]
+
+
+def test_conf_is_found_beside_the_package():
+    assert conf_dir() == Path(__file__).resolve().parent.parent.parent / "conf"
