@@ -21,7 +21,6 @@ from omegaconf.errors import OmegaConfBaseException
 
 from ablate.config.compose import conf_dir, readable, settings_from
 
-
 _codes: list[int] = []  # of this process's jobs: one, or under -m several
 
 

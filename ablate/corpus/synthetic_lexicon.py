@@ -28,8 +28,8 @@ CLASSES = ("animal", "food", "garment", "plant", "tool", "utensil")
 AFFIXES = ("##s", "##ed", "##ing", "##er")
 FUNCTION_WORDS = _words(
     """. , ? a an the this that these those some many every un is are was were has have does do did
-    not he she him her his it they them himself herself themselves who what and or so by at near kind
-    of yes no maybe liked hated happy sad will keep sell saw good bad"""
+    not he she him her his it they them himself herself themselves who what and or so by at near
+    kind of yes no maybe liked hated happy sad will keep sell saw good bad"""
 )
 _ONSETS = _words("b br d dr f fl g gl gr h j k kl kr l m n p pl pr r s sk sl st t tr v w z")
 _VOWELS = _words("a e i o u ai ou")

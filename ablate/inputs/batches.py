@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from typing import Any
 
 import numpy as np
 import torch
@@ -47,8 +48,10 @@ class Batch:
 
     def to(self, device: torch.device | str) -> Batch:
         """The same batch on another device."""
-        values = {f.name: getattr(self, f.name) for f in fields(self)}
-        moved = {k: v.to(device) if isinstance(v, Tensor) else v for k, v in values.items()}
+        moved: dict[str, Any] = {}
+        for field in fields(self):
+            value = getattr(self, field.name)
+            moved[field.name] = value.to(device) if isinstance(value, Tensor) else value
         return Batch(**moved)
 
 

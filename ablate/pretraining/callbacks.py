@@ -32,7 +32,7 @@ class Throughput(Callback):
         self._task: Any = None
         self._tenth = -1
 
-    def on_train_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
+    def on_train_start(self, trainer: pl.Trainer, module: Any) -> None:
         self.begin, self.tokens_at_start = time.perf_counter(), module.tokens
         if self.show and sys.stderr.isatty():
             self._bar = _bar()
@@ -55,7 +55,7 @@ class Throughput(Callback):
         return spent / self.elapsed if self.begin is not None and spent else None
 
     def on_train_batch_end(
-        self, trainer: pl.Trainer, module: pl.LightningModule, outputs: Any, item: Any, index: int
+        self, trainer: pl.Trainer, module: Any, outputs: Any, item: Any, index: int
     ) -> None:
         step = trainer.global_step
         if not self.show or (step % 10 and step < self.total_steps):
@@ -69,10 +69,10 @@ class Throughput(Callback):
             line = f"{self.label}: step {step} of {self.total_steps} | {note} | {left:.0f} s left"
             print(line, file=sys.stderr, flush=True)
 
-    def on_train_end(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
+    def on_train_end(self, trainer: pl.Trainer, module: Any) -> None:
         self._stop()
 
-    def on_exception(self, trainer: pl.Trainer, module: pl.LightningModule, error: Any) -> None:
+    def on_exception(self, trainer: pl.Trainer, module: Any, error: Any) -> None:
         self._stop()
 
     def _stop(self) -> None:
@@ -87,7 +87,7 @@ class Throughput(Callback):
         self.seconds = state["seconds"]
 
 
-def _note(module: PretrainingModule | pl.LightningModule, rate: float) -> str:
+def _note(module: PretrainingModule, rate: float) -> str:
     parts = [f"{rate / 1000:.1f}k tokens/s"]
     if "train/loss" in module.latest:
         parts.append(f"loss {module.latest['train/loss']:.3f}")

@@ -102,7 +102,7 @@ class PretrainingModule(pl.LightningModule):
         return {"mlm": predictions, "nsp": item.num_rows if self.model.pair_head else 0}
 
     def training_step(self, item: StepItem, index: int) -> None:
-        optimizer = self.optimizers()
+        optimizer: Any = self.optimizers()
         counts = self.global_counts(item)
         factor = learning_rate_factor(item.progress, **self.schedule_settings)  # type: ignore[arg-type]
         for group in optimizer.param_groups:  # nothing to predict moves no weight

@@ -106,7 +106,7 @@ class Mirror:
             if wandb.run is not None:
                 wandb.finish()  # an unfinished run would swallow this one
             self._run = wandb.init(
-                mode=mode,
+                mode=mode,  # type: ignore[arg-type]
                 dir=str(folder),
                 project=None if locked else project,
                 entity=None if locked else entity,
