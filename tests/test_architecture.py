@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-ORDER = (
-    "rng corpus tokens inputs encoder objectives pretraining evaluation interop tracking config "
-    "run study report sweep __main__"
-).split()
+ORDER = """
+rng corpus tokens inputs encoder objectives pretraining evaluation interop tracking config run study
+report sweep __main__
+""".split()
 FREE = {"inspect", "bench", "predict"}  # entry points: import anything, imported by nothing
 DOORS = {
     "wandb": {"tracking/loggers.py"},

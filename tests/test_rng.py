@@ -33,7 +33,7 @@ def test_no_two_rows_epochs_substreams_or_names_share_a_number():
 
 def test_uniforms_are_uniform():
     values = rng.uniforms(KEY, np.arange(2000), 50, epoch=0, substream=0).ravel()
-    assert 0.0 <= values.min()
+    assert values.min() >= 0.0
     assert values.max() < 1.0
     counts = np.bincount((values * 10).astype(int), minlength=10)
     assert np.all(np.abs(counts - 10_000) < 4.5 * np.sqrt(10_000 * 0.9))

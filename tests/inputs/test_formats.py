@@ -109,9 +109,7 @@ def test_too_long_pairs_lose_tokens_from_the_longer_side_and_are_counted(make_st
 @settings(
     max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
-def test_streams_lose_no_token_and_keep_the_order(
-    make_store, documents, max_length, input_format
-):
+def test_streams_lose_no_token_and_keep_the_order(make_store, documents, max_length, input_format):
     store = make_store(documents)
     plan = plan_of(store, input_format=input_format, max_length=max_length, shuffle=False)
     flat = [i for row in rows_of(store, plan) for part in row for i in part]

@@ -1,3 +1,5 @@
+import itertools
+
 import numpy as np
 import pytest
 from torch.utils.data import DataLoader
@@ -34,7 +36,7 @@ def content(items):
         for batch in item.micro_batches:
             bounds = batch.cu_seqlens.tolist()
             chosen = dict(zip(batch.predict_positions.tolist(), batch.labels.tolist(), strict=True))
-            for begin, end in zip(bounds[:-1], bounds[1:], strict=True):
+            for begin, end in itertools.pairwise(bounds):
                 labels = tuple((i - begin, chosen[i]) for i in range(begin, end) if i in chosen)
                 rows.append((tuple(batch.input_ids[begin:end].tolist()), labels))
     return rows

@@ -1,0 +1,75 @@
+"""What is chosen, what is refused and why, and that a wrong kernel is caught at the start."""
+
+import pytest
+import torch
+
+from ablate.encoder import attention
+from ablate.encoder.backends import Backend, resolve, self_test
+
+F32, BF16 = torch.float32, torch.bfloat16
+
+
+@pytest.mark.parametrize(
+    ("dtype", "length", "kernel"),
+    [(BF16, 64, "matmul"), (BF16, 1024, "matmul"), (BF16, 2048, "flash"), (F32, 64, "flash")],
+)
+def test_cpu_kernels_come_from_the_table(dtype, length, kernel):
+    for name in ("auto", "sdpa"):
+        backend = resolve(name, device="cpu", dtype=dtype, max_length=length)
+        assert (backend.name, backend.kernel) == ("sdpa", kernel)
+        assert kernel in backend.reason
+
+
+def test_auto_says_why_not_flash():
+    assert "device is cpu" in resolve("auto", device="cpu", dtype=F32, max_length=64).reason
+
+
+def test_flash_on_cpu_is_refused_with_the_reason():
+    with pytest.raises(ValueError, match=r"CUDA kernels only.*attention_backend=sdpa"):
+        resolve("flash", device="cpu", dtype=BF16, max_length=64)
+
+
+def test_flash_in_float32_is_refused_with_the_reason():
+    with pytest.raises(ValueError, match=r"float16 or bfloat16 and the dtype is float32"):
+        resolve("flash", device="cuda", dtype=F32, max_length=64)
+
+
+def test_an_unknown_name_lists_the_known_ones():
+    with pytest.raises(ValueError, match="auto, eager, sdpa, flash"):
+        resolve("flex", device="cpu", dtype=F32, max_length=64)
+
+
+def test_dropout_takes_a_kernel_that_has_it():
+    fused = resolve("sdpa", device="cpu", dtype=F32, max_length=64)
+    assert fused.kernel_for(0.0, "cpu") == "flash"
+    assert fused.kernel_for(0.1, "cpu") == "matmul"
+    assert "matmul where attention dropout is on" in fused.reason
+
+
+@pytest.mark.parametrize("dtype", [F32, BF16])
+@pytest.mark.parametrize("kernel", ["matmul", "flash"])
+def test_the_kernels_agree_with_eager(kernel, dtype):
+    error = self_test(Backend("sdpa", kernel, ""), device="cpu", dtype=dtype)
+    assert 0 < error < (1e-5 if dtype == F32 else 2e-2)
+
+
+@pytest.mark.parametrize("fault", ["mask", "scale", "nan"])
+def test_a_wrong_kernel_is_caught(fault, monkeypatch):
+    right = attention.attend_matmul
+
+    def wrong(q, k, v, bias, dropout_p):
+        if fault == "mask":
+            return right(q, k, v, None, dropout_p)
+        return right(q * (0.9 if fault == "scale" else float("nan")), k, v, bias, dropout_p)
+
+    monkeypatch.setitem(attention.KERNELS, "matmul", wrong)
+    with pytest.raises(RuntimeError, match=r"sdpa \(kernel matmul\) disagrees with eager"):
+        self_test(Backend("sdpa", "matmul", ""), device="cpu", dtype=F32)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device")
+def test_flash_agrees_with_eager_on_cuda():
+    backend = resolve("auto", device="cuda", dtype=BF16, max_length=512)
+    assert backend.name == "flash"
+    assert self_test(backend, device="cuda", dtype=BF16) < 3e-2

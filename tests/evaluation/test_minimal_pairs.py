@@ -1,0 +1,139 @@
+"""Pseudo-log-likelihood against one forward pass a token; ties, mirrors, truncation."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+
+from ablate import rng
+from ablate.encoder.backends import resolve
+from ablate.encoder.config import EncoderConfig
+from ablate.encoder.heads import MaskedLanguageModel
+from ablate.encoder.initialization import initialize
+from ablate.evaluation.encoding import encode
+from ablate.evaluation.minimal_pairs import (
+    _first_with_equal_ids,
+    pseudo_log_likelihood,
+    score_pairs,
+)
+from ablate.inputs.batches import collate
+
+WORDS = [*"abcdef"]
+
+
+class WordTokenizer:
+    """One id a word, case ignored; stands for a trained tokenizer."""
+
+    pad_token_id, unk_token_id, cls_token_id, sep_token_id, mask_token_id = range(5)
+
+    def encode_batch(self, texts):
+        return [SimpleNamespace(ids=[5 + WORDS.index(w) for w in t.lower().split()]) for t in texts]
+
+
+def make_model():
+    config = EncoderConfig(
+        vocab_size=5 + len(WORDS),
+        hidden_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        intermediate_size=32,
+        max_position_embeddings=16,
+        init_std=0.3,
+    )
+    backend = resolve("auto", device="cpu", dtype=torch.float32, max_length=16)
+    model = MaskedLanguageModel(config, backend)
+    initialize(model, config, lambda name: rng.torch_seed(0, "init", name))
+    return model
+
+
+def pair(good, bad, paradigm="p"):
+    return {"sentence_good": good, "sentence_bad": bad, "paradigm": paradigm}
+
+
+def one_at_a_time(model, ids):
+    """The definition: mask each token alone, add up log p of the true one."""
+    total = 0.0
+    model.eval()
+    for place in range(1, len(ids) - 1):
+        shown = np.array(ids)
+        shown[place] = 4
+        batch = collate(
+            shown, np.array([len(ids)]), predict_positions=np.array([place]), labels=ids[[place]]
+        )
+        with torch.no_grad():
+            total += float(model(batch).mlm_logits.log_softmax(-1)[0, ids[place]])
+    return total
+
+
+@pytest.mark.parametrize("tokens_per_batch", [1, 40, 10_000])
+def test_likelihood_equals_masking_one_token_at_a_time(tokens_per_batch):
+    model = make_model()
+    rows = encode(WordTokenizer(), [("a b c",), ("d",), ("c a f e b",), ("b b",)], max_length=16)
+    found = pseudo_log_likelihood(model, rows, mask_token_id=4, tokens_per_batch=tokens_per_batch)
+    bounds = zip(rows.starts[:-1], rows.starts[1:], strict=True)
+    wanted = [one_at_a_time(model, rows.input_ids[begin:end]) for begin, end in bounds]
+    np.testing.assert_allclose(found, wanted, atol=1e-4)
+
+
+def test_a_model_that_likes_a_word_prefers_the_sentence_with_it():
+    model = make_model()
+    with torch.no_grad():
+        model.mlm_head.decoder_bias[5] = 50.0  # the word a
+    pairs = [pair("a b", "c b", "one"), pair("c b", "a b", "two"), pair("d a", "d e", "one")]
+    found = score_pairs(model, WordTokenizer(), pairs)
+    assert found.by_paradigm() == {
+        "one": {"accuracy": 1.0, "n": 2, "ties": 0},
+        "two": {"accuracy": 0.0, "n": 1, "ties": 0},
+    }
+    assert found.accuracy == pytest.approx(2 / 3)
+    assert found.ids == [0, 1, 2]
+
+
+def test_sentences_with_the_same_ids_tie_and_count_one_half():
+    found = score_pairs(make_model(), WordTokenizer(), [pair("a b c", "A b C"), pair("a", "a")])
+    assert found.wins.tolist() == [0.5, 0.5]
+    assert found.num_ties == 2
+    assert found.accuracy == 0.5
+
+
+def test_rows_with_the_same_ids_share_one_value():
+    """Rounding differs between batches: two equal rows must not be compared by their own sums."""
+    rows = encode(WordTokenizer(), [("a b",), ("c",), ("A B",), ("b a",)], max_length=8)
+    assert _first_with_equal_ids(rows).tolist() == [0, 1, 0, 3]
+
+
+def test_an_untrained_model_and_an_empty_sentence_give_numbers():
+    pairs = [pair("a b", ""), pair("f e d c", "c d e f")]
+    found = score_pairs(make_model(), WordTokenizer(), pairs)
+    assert np.isfinite([*found.good, *found.bad]).all()
+    assert found.bad[0] == 0.0
+
+
+def test_mirrored_pairs_score_one_half_whatever_the_preference():
+    pairs = [pair("a b", "c b"), pair("c b", "a b")]
+    assert score_pairs(make_model(), WordTokenizer(), pairs).accuracy == 0.5
+
+
+def test_cut_tokens_are_counted():
+    found = score_pairs(make_model(), WordTokenizer(), [pair("a " * 9, "b " * 8)], max_length=8)
+    assert found.truncated_tokens == 3 + 2
+
+
+def test_mode_backend_and_random_state_are_as_before():
+    model = make_model().train()
+    state, backend = torch.random.get_rng_state(), model.encoder.backend
+    calls = []
+    pairs = [pair("a b", "b a")]
+    score_pairs(model, WordTokenizer(), pairs, on_progress=lambda *done: calls.append(done))
+    assert model.training
+    assert model.encoder.backend is backend
+    assert torch.equal(state, torch.random.get_rng_state())
+    assert calls[-1] == (2, 2)
+
+
+def test_a_pair_without_a_sentence_is_refused():
+    with pytest.raises(ValueError, match=r"minimal pair 0 has no \['sentence_bad'\]"):
+        score_pairs(make_model(), WordTokenizer(), [{"sentence_good": "a", "paradigm": "p"}])
+    with pytest.raises(ValueError, match="no minimal pairs"):
+        score_pairs(make_model(), WordTokenizer(), [])
