@@ -58,6 +58,8 @@ def resolve(settings: Settings) -> Settings:
         out.optimizer.learning_rate = round(
             _RATE_TIMES_WIDTH.get(out.encoder.norm_position, 0.0) / width, 8
         )
+    if out.encoder.max_position_embeddings is None:
+        out.encoder.max_position_embeddings = out.input_format.max_length
     if out.trainer.micro_batch_size is None:
         out.trainer.micro_batch_size = out.trainer.global_batch_size
     if out.evaluation.finetune.max_length is None:
@@ -82,8 +84,6 @@ def encoder_arguments(settings: Settings, vocab_size: int, pad_token_id: int) ->
     """
     given = dict(vars(settings.encoder))
     dropout, width_rule = given.pop("dropout"), given.pop("glu_width")
-    given["head_bias"] = given.pop("decoder_bias")
-    given["head_dense_bias"] = given["mlp_bias"]
     sizes = dict(vars(settings.size))
     if given["mlp"] == "glu" and width_rule == "parameter_matched":
         sizes["intermediate_size"] = max(8, 8 * round(sizes["intermediate_size"] / 12))
@@ -92,7 +92,6 @@ def encoder_arguments(settings: Settings, vocab_size: int, pad_token_id: int) ->
         **sizes,
         "vocab_size": vocab_size,
         "pad_token_id": pad_token_id,
-        "max_position_embeddings": settings.input_format.max_length,
         "attention_dropout": dropout,
         "hidden_dropout": dropout,
         "embedding_dropout": dropout,

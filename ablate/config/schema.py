@@ -62,7 +62,8 @@ class EncoderSettings:
     activation: str = "gelu"
     attention_bias: bool = False
     mlp_bias: bool = False
-    decoder_bias: bool = True
+    head_bias: bool = True
+    head_dense_bias: bool = False
     global_attention_every_n: int = 3
     local_attention: int = 128
     global_rope_theta: float = 160_000.0
@@ -72,6 +73,7 @@ class EncoderSettings:
     final_norm: bool = True
     tie_word_embeddings: bool = True
     type_vocab_size: int = 0
+    max_position_embeddings: int | None = None
     causal: bool = False
     dropout: float = 0.0
     init_scheme: str = "megatron"

@@ -87,9 +87,9 @@ def noun_phrase(draw: Draw, thing: Thing, *, owner: Person | None = None) -> str
     """The thing with a determiner: the, its owner's, or one that shows its number."""
     word = f"{thing.attribute} {thing.word}" if draw.flip(0.35) else thing.word
     which = draw.uniform()
-    if which < 0.4:
+    if which < 0.5:
         return f"the {word}"
-    if which < 0.65 and owner:
+    if which < 0.7 and owner:
         return f"{owner.possessive} {word}"
     if not thing.plural and draw.flip(0.4):
         return f"{article(word)} {word}"

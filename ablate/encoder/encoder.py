@@ -122,11 +122,10 @@ def rotary_angles(
 def _rotary_table(
     length: int, theta: float, head_size: int, dtype: torch.dtype, device: torch.device
 ) -> Rotary:
-    with torch.inference_mode(False):  # validation may come first, and training needs these too
-        power = torch.arange(0, head_size, 2, dtype=torch.float32, device=device) / head_size
-        position = torch.arange(length, dtype=torch.float32, device=device)
-        angle = position[:, None] * (1.0 / theta**power)
-        return angle.cos().to(dtype), angle.sin().to(dtype)
+    power = torch.arange(0, head_size, 2, dtype=torch.float32, device=device) / head_size
+    position = torch.arange(length, dtype=torch.float32, device=device)
+    angle = position[:, None] * (1.0 / theta**power)
+    return angle.cos().to(dtype), angle.sin().to(dtype)
 
 
 def _compute_dtype(device_type: str, parameter_dtype: torch.dtype) -> torch.dtype:

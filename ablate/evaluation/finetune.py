@@ -161,7 +161,6 @@ def _copy_encoder(encoder: Encoder, task: EncodedTask, settings: FinetuneSetting
         attention_dropout=dropout,
         hidden_dropout=dropout,
         embedding_dropout=dropout,
-        mlp_dropout=dropout,
     )
     backend = backend_for(encoder, settings.precision, task.longest(), dropout)
     copy = Encoder(changed, backend)

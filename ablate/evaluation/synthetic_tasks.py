@@ -114,7 +114,7 @@ def _qa(draw: Draw, words: Lexicon) -> tuple[Text, int]:
 
 
 def _similarity(draw: Draw, words: Lexicon) -> tuple[Text, float]:
-    """0 to 5: 2 for the same event, 1 each for the same person, kind of thing and sign."""
+    """Two events that share some of person, verb, thing and sign, with their score."""
     first = _event(draw, words)
     second = _event(draw, words)
     if draw.flip(0.7):

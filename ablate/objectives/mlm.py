@@ -25,4 +25,3 @@ def masked_lm_loss(logits: Tensor, labels: Tensor) -> SumCount:
     """Cross-entropy in nats, float32 whatever the logits' type. logits (M, V), labels (M,)."""
     loss = F.cross_entropy(logits.float(), labels, reduction="sum")
     return SumCount(loss, labels.numel(), (logits.detach().argmax(-1) == labels).sum())
-

@@ -74,7 +74,7 @@ def prepare(given: Settings) -> Arm:
         "precision": precision,
         "threads": threads,
         "attention_backend": backend.name,
-        "kernel": backend.kernel,
+        "kernel": backend.kernel_for(settings.encoder.dropout, device),
     }
     identity = pretraining_identity(
         settings,
