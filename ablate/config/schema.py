@@ -134,7 +134,7 @@ class TrainerSettings:
 
 @dataclass
 class FinetuneSettings:
-    learning_rate: float = 2e-3
+    learning_rate: float | None = None
     batch_size: int = 32
     num_epochs: int = 6
     min_steps: int = 150

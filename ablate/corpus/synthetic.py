@@ -36,7 +36,7 @@ _MAIN = 0.85  # share of sentences about the first person, the first thing, its 
 class _Story:
     """One document in the making: its entities, and one method a kind of passage.
 
-    The first of two people and of two things takes most sentences, and verbs, place and judgements
+    The first of two people and of two things takes most sentences, and its verbs and place
     stay the same too: words keep coming back. Where every sentence drew its own, all heads settled
     on the neighbouring words and nothing was ever looked up further away.
     """
@@ -48,8 +48,7 @@ class _Story:
         thing = new_thing(draw, words)
         self.things = (thing, new_thing(draw, words, besides=thing))
         self.verbs = {thing: self.two_verbs(thing) for thing in self.things}
-        self.good = {thing: draw.flip() for thing in self.things}
-        self.said = {t: (self.judged(self.good[t]), self.judged(self.good[t])) for t in self.things}
+        self.said = (self.judged(False), self.judged(True))
         self.job, self.place = draw.pick(words.jobs), draw.pick(words.places)
         self.intransitive = draw.pick(words.intransitives)
         self.told: dict[tuple[Person, Verb, Thing], bool] = {}  # event -> negated
@@ -149,19 +148,18 @@ class _Story:
         return [f"what did {event.person.name} {stem} ?", f"the {event.thing.word} ."]
 
     def opinion(self) -> list[str]:
-        """A judgement, always with what follows from it."""
-        draw = self.draw
-        thing, person = self.main(self.things), self.main(self.people)
-        positive = self.good[thing]
-        said = self.main(self.said[thing])
-        after = [self.consequence(person, thing, positive)]
-        if draw.flip(0.3):
-            after.append(self.consequence(person, thing, positive))
-        if not said.startswith("not ") and draw.flip(0.5):
-            return [f"{person.name} {self.attitude(positive)} the {said} {thing.word} .", *after]
-        if draw.flip(0.4):
-            said = " and ".join(self.said[thing])
-        return [f"the {thing.word} {'are' if thing.plural else 'is'} {said} .", *after]
+        """A judgement, always with what follows from it.
+
+        Its polarity is new each time: were it a property of the story, liked and hated could be
+        copied from elsewhere and no adjective would come to mean anything.
+        """
+        draw, person, positive = self.draw, self.main(self.people), self.draw.flip()
+        thing, said = self.main(self.things), self.said[positive]
+        after = self.consequence(person, thing, positive)
+        if not said.startswith("not ") and draw.flip(0.4):
+            return [f"{person.name} {self.attitude(positive)} the {said} {thing.word} .", after]
+        where = f" near the {self.main(self.things).word}" if draw.flip(0.2) else ""
+        return [f"the {thing.word}{where} {'are' if thing.plural else 'is'} {said} .", after]
 
     def attitude(self, positive: bool) -> str:
         if self.draw.flip():
@@ -247,9 +245,9 @@ class _Story:
 
 
 _PASSAGES: tuple[tuple[Callable[[_Story], list[str]], float], ...] = (
-    (_Story.event, 0.56),
-    (_Story.opinion, 0.22),
-    (_Story.agreement, 0.10),
+    (_Story.event, 0.53),
+    (_Story.opinion, 0.23),
+    (_Story.agreement, 0.12),
     (_Story.reflexive, 0.04),
     (_Story.kind, 0.02),
     (_Story.possession, 0.02),

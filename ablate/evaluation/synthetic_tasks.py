@@ -67,7 +67,7 @@ def _told(draw: Draw, event: Event, **options: Any) -> str:
 def _entailment(draw: Draw, words: Lexicon) -> tuple[Text, int]:
     """Same content and sign 0, other content 1, same content and opposite sign 2."""
     label = draw.among((0, 1, 2))
-    if draw.flip(0.3):
+    if draw.flip(0.4):
         return _judged(draw, words, label), label
     hypothesis = _event(draw, words)
     premise = hypothesis._replace(negated=hypothesis.negated != (label == 2))

@@ -7,6 +7,9 @@ the tasks read, so that bad data is refused before a step is taken.
 from __future__ import annotations
 
 import functools
+import os
+import sys
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -38,13 +41,37 @@ class Arm:
     def store(self) -> Any:
         from ablate.tokens import store
 
-        return store.build(self.corpus, self.tokenizer, cache_dir=self.cache)
+        total = self.corpus.counts["documents"]
+        shown = self.settings.trainer.progress_bar
+        progress = Stage("token store", total).advance if shown else None
+        return store.build(self.corpus, self.tokenizer, cache_dir=self.cache, progress=progress)
+
+
+class Stage:
+    """A line on stderr whenever another tenth of a long stage is done, after its first seconds."""
+
+    def __init__(self, name: str, total: int, *, patience: float = 3.0) -> None:
+        self.name, self.total, self.done = name, max(total, 1), 0
+        self._next = time.monotonic() + patience
+        self._tenth = 0
+
+    def advance(self, count: int) -> None:
+        self.done += count
+        tenth = self.done * 10 // self.total
+        if tenth > self._tenth and time.monotonic() > self._next:
+            self._tenth = tenth
+            print(
+                f"{self.name}: {self.done:,} of {self.total:,} documents",
+                file=sys.stderr,
+                flush=True,
+            )
 
 
 def prepare(given: Settings) -> Arm:
     """Resolve every null and auto, open the corpus and the tokenizer, name the pretraining."""
     settings = resolve(given)
     machine.keep_freed_memory()
+    os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
     threads = machine.resolve_threads(
         settings.trainer.threads, hidden_size=settings.size.hidden_size
     )
@@ -66,6 +93,8 @@ def prepare(given: Settings) -> Arm:
         max_length=settings.input_format.max_length,
     )
     cache = Path(settings.paths.cache_dir).expanduser()
+    if settings.trainer.progress_bar and settings.corpus.kind != "synthetic":
+        print("corpus: reading, the first time", file=sys.stderr, flush=True)
     corpus = open_corpus(settings, cache)
     tokenizer = open_tokenizer(settings, corpus, cache)
     arguments = encoder_arguments(settings, tokenizer.vocab_size, tokenizer.pad_token_id)
@@ -126,6 +155,8 @@ def open_tokenizer(settings: Settings, corpus: sources.Corpus, cache: Path) -> A
         return tokenizer.load(wanted.path)
     if wanted.vocabulary == "morphemes":
         return training.from_morphemes(corpus.morphemes or [], cache_dir=cache)
+    if settings.trainer.progress_bar and corpus.counts["text_bytes"] > 5_000_000:
+        print(f"tokenizer: {wanted.kind}, trained once and kept", file=sys.stderr, flush=True)
     return training.train(
         wanted.kind,
         sources.TrainingDocuments(corpus),

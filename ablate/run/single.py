@@ -23,6 +23,11 @@ from ablate.tracking.provenance import provenance
 from ablate.tracking.record import RunFolder, write_atomically
 from ablate.tracking.summary import print_plan, print_summary
 
+_NOT_IN_NAMES = (
+    "arm=", "seed=", "force=", "paths.", "tracking", "hydra", "trainer.progress_bar", "corpus.path",
+    "evaluation",
+)  # fmt: skip
+
 
 def run(given: Settings, *, overrides: Sequence[str] = ()) -> dict[str, Any]:
     """Run, continue or look up one arm x seed; returns its record.
@@ -106,8 +111,7 @@ def record_results(folder: RunFolder, trained: RunFolder, results: Any) -> None:
 
 def arm_name(overrides: Sequence[str]) -> str:
     """A folder name from the overrides that make the arm: `masking_all_mask-nsp_true`."""
-    ignored = ("seed=", "paths.", "tracking", "force", "hydra", "trainer.progress_bar")
-    parts = [text for text in overrides if not text.startswith(ignored)]
+    parts = [text for text in overrides if not text.startswith(_NOT_IN_NAMES)]
     name = "-".join(re.sub(r"[^A-Za-z0-9.]+", "_", text).strip("_") for text in parts)
     return name[:60].strip("_-.") or "default"
 
