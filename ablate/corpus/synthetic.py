@@ -61,7 +61,7 @@ class _Story:
         """Praise or blame, in words that may negate."""
         draw, said = self.draw, None
         while said is None:
-            said = judgement(draw.pick(self.words.qualities), positive, negated=draw.flip(0.3))
+            said = judgement(draw.pick(self.words.qualities), positive, negated=draw.flip(0.1))
         return said
 
     def main(self, pair: tuple[T, T]) -> T:
@@ -156,7 +156,7 @@ class _Story:
         draw, person, positive = self.draw, self.main(self.people), self.draw.flip()
         thing, said = self.main(self.things), self.said[positive]
         after = self.consequence(person, thing, positive)
-        if not said.startswith("not ") and draw.flip(0.4):
+        if not said.startswith("not ") and draw.flip(0.55):
             return [f"{person.name} {self.attitude(positive)} the {said} {thing.word} .", after]
         where = f" near the {self.main(self.things).word}" if draw.flip(0.2) else ""
         return [f"the {thing.word}{where} {'are' if thing.plural else 'is'} {said} .", after]
@@ -245,8 +245,8 @@ class _Story:
 
 
 _PASSAGES: tuple[tuple[Callable[[_Story], list[str]], float], ...] = (
-    (_Story.event, 0.53),
-    (_Story.opinion, 0.23),
+    (_Story.event, 0.49),
+    (_Story.opinion, 0.27),
     (_Story.agreement, 0.12),
     (_Story.reflexive, 0.04),
     (_Story.kind, 0.02),

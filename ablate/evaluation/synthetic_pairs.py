@@ -174,9 +174,9 @@ def consequence(draw: Draw, words: Lexicon) -> Item:
 
 
 def random_judgement(draw: Draw, words: Lexicon, positive: bool) -> str:
-    """Praise or blame; a third of it with not, wherever the adjective allows."""
+    """Praise or blame; some of it with not, and un- wherever the adjective takes it."""
     while True:
-        said = judgement(draw.pick(words.qualities), positive, negated=draw.flip(0.35))
+        said = judgement(draw.pick(words.qualities), positive, negated=draw.flip(0.15))
         if said is not None:
             return said
 
