@@ -27,18 +27,16 @@ from ablate.corpus.synthetic_phrases import (
 __all__ = ["documents", "morphemes"]
 
 _ZIPF = 1.4
-T = TypeVar("T")
-
-
 _MAIN = 0.85  # share of sentences about the first person, the first thing, its first verb
+T = TypeVar("T")
 
 
 class _Story:
     """One document in the making: its entities, and one method a kind of passage.
 
     The first of two people and of two things takes most sentences, and its verbs and place
-    stay the same too: words keep coming back. Where every sentence drew its own, all heads settled
-    on the neighbouring words and nothing was ever looked up further away.
+    stay the same too: words keep coming back, and a masked one can be looked up. In versions where
+    every sentence drew its own, that was not learned within the budget.
     """
 
     def __init__(self, draw: Draw, words: Lexicon) -> None:

@@ -67,6 +67,7 @@ def agreement_relative(draw: Draw, words: Lexicon) -> Item:
 
 
 def determiner(draw: Draw, words: Lexicon) -> Item:
+    """A determiner has the number of its noun."""
     thing, person = new_thing(draw, words), draw.pick(words.people)
     verb = draw.among(new_verb(draw, words, thing).stems)
     forms = thing._replace(plural=False).word, thing._replace(plural=True).word
