@@ -185,9 +185,11 @@ class PretrainingModule(pl.LightningModule):
             "window": dict(self.window),
             "counts": dict(vars(self.counts)),
             "tokens": self.tokens,
+            "latest": dict(self.latest),
         }
 
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         kept = checkpoint["ablate"]
         self.window, self.tokens = dict(kept["window"]), kept["tokens"]
+        self.latest = dict(kept["latest"])
         self.counts = MaskCounts(**kept["counts"])

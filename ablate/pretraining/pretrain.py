@@ -32,9 +32,14 @@ _NOISE = (  # advice that does not hold for this design, or that concerns Lightn
 
 @dataclass
 class PretrainingResult:
-    """Final validation metrics, clocks and achieved masking of a finished pretraining."""
+    """Final validation metrics, clocks and achieved masking of a finished pretraining.
+
+    `last_window` are the training metrics of the last logged steps (next-sentence accuracy among
+    them): a gate for a verdict, not a score.
+    """
 
     metrics: dict[str, float]
+    last_window: dict[str, float]
     clocks: dict[str, float]
     masking: dict[str, float]
     resumed_from: int | None = None
@@ -95,6 +100,7 @@ def pretrain(
         trainer.validate(module, datamodule=data, verbose=False)
     return PretrainingResult(
         metrics={k: v for k, v in module.validation_metrics.items() if k != "tokens"},
+        last_window={k: v for k, v in module.latest.items() if k != "tokens"},
         clocks={
             "steps": total,
             "tokens": module.tokens,

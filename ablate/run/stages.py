@@ -134,6 +134,7 @@ def _train(arm: Arm, model: Any, folder: RunFolder, mirror: Mirror | None) -> di
             **group_sizes(model),
             "forward_flops_per_token": per_token,
             "achieved": result.masking,
+            "last_window": result.last_window,
             "learning_rate": settings.optimizer.learning_rate,
             "init_std": settings.encoder.init_std,
         },

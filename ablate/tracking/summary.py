@@ -90,4 +90,7 @@ def facts(record: Mapping[str, Any]) -> list[str]:
                 else ""
             )
         )
+    if "train/nsp_accuracy" in derived["last_window"]:
+        accuracy = derived["last_window"]["train/nsp_accuracy"]
+        lines.append(f"next-sentence accuracy over the last logged training steps: {accuracy:.3f}")
     return lines
