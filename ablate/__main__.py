@@ -39,6 +39,8 @@ def _job(config: DictConfig) -> Any:
         return record["fingerprint"]
     except Exception as error:
         _codes.append(report(error))
+        if hasattr(error, "exit_code"):  # a signal ends all points, not this one
+            raise SystemExit(_codes[-1]) from None
         return None
 
 

@@ -54,6 +54,9 @@ def run_identity(settings: Settings, *, pretraining: str, tasks: Mapping[str, st
     evaluation = dict(vars(settings.evaluation))
     evaluation["finetune"] = dict(vars(settings.evaluation.finetune))
     evaluation.pop("path")
+    evaluation["tasks"] = sorted(evaluation["tasks"])
+    if settings.evaluation.kind == "none":
+        del evaluation["finetune"]
     return {
         "result_version": RESULT_VERSION,
         "pretraining": pretraining,

@@ -11,7 +11,7 @@ import copy
 from collections.abc import Iterable
 from typing import Any
 
-from ablate.config.schema import Settings
+from ablate.config.schema import CorpusSettings, Settings
 from ablate.encoder.config import EncoderConfig
 from ablate.inputs.formats import FORMATS, PAIR_FORMATS
 from ablate.inputs.masking import MaskingPolicy
@@ -25,6 +25,12 @@ BACKENDS = ("auto", "eager", "sdpa", "flash")
 CLOCKS = ("tokens", "steps")
 EVALUATIONS = ("synthetic", "glue", "none")
 TRACKING_KINDS = ("wandb", "none")
+_HUB_ONLY = ("name", "config", "split", "revision", "streaming", "document_rule")
+_UNUSED_BY = {
+    "synthetic": ("path", "text_field", "max_documents", *_HUB_ONLY),
+    "files": (*_HUB_ONLY, "num_documents"),
+    "hub": ("path", "num_documents"),
+}
 _PLACEHOLDER_VOCABULARY = 1000
 _PUBLISHED_STD, _PUBLISHED_WIDTH = 0.02, 768
 _RATE_TIMES_WIDTH = 0.32
@@ -36,6 +42,8 @@ def check(settings: Settings) -> None:
     Raises:
         ValueError: naming the setting, what was given, what is allowed and what to type.
     """
+    for name, size in vars(settings.size).items():
+        _in_range(f"size.{name}", size, 1, 2**24, 64)
     _check_data(settings)
     _check_training(settings)
     _check_evaluation(settings)
@@ -59,8 +67,8 @@ def resolve(settings: Settings) -> Settings:
         out.optimizer.learning_rate = round(_RATE_TIMES_WIDTH / width, 8)
     if out.encoder.max_position_embeddings is None:
         out.encoder.max_position_embeddings = out.input_format.max_length
-    if out.trainer.micro_batch_size is None:
-        out.trainer.micro_batch_size = out.trainer.global_batch_size
+    whole = out.trainer.global_batch_size
+    out.trainer.micro_batch_size = min(out.trainer.micro_batch_size or whole, whole)
     if out.evaluation.finetune.learning_rate is None:
         out.evaluation.finetune.learning_rate = float(f"{2e-3 * (64 / width) ** 1.6:.2g}")
     if out.evaluation.finetune.max_length is None:
@@ -117,6 +125,17 @@ def _in_range(name: str, given: float, low: float, high: float, example: float) 
 def _check_data(settings: Settings) -> None:
     corpus, tokenizer, rows = settings.corpus, settings.tokenizer, settings.input_format
     _one_of("corpus.kind", corpus.kind, CORPORA)
+    ignored = [
+        name
+        for name in _UNUSED_BY[corpus.kind]
+        if getattr(corpus, name) != getattr(CorpusSettings(), name)
+    ]
+    if ignored:
+        raise ValueError(
+            f"corpus.{ignored[0]}={getattr(corpus, ignored[0])} has no effect on "
+            f"corpus={corpus.kind}; leave it out, or choose another corpus ("
+            f"{', '.join(CORPORA)})"
+        )
     if corpus.kind == "files" and not corpus.path:
         raise ValueError("corpus=files needs a file: type corpus.path=text.jsonl (or a folder)")
     if corpus.kind == "hub" and not corpus.name:
@@ -129,11 +148,16 @@ def _check_data(settings: Settings) -> None:
     _one_of("tokenizer.vocabulary", tokenizer.vocabulary, VOCABULARIES)
     if tokenizer.kind == "pretrained" and not tokenizer.path:
         raise ValueError("tokenizer=pretrained needs a file: type tokenizer.path=tokenizer.json")
-    if tokenizer.vocabulary == "morphemes":
+    if resolve(settings).tokenizer.vocabulary == "morphemes":
         if corpus.kind != "synthetic" or tokenizer.kind != "wordpiece":
             raise ValueError(
                 "tokenizer.vocabulary=morphemes is the built-in language's WordPiece vocabulary: "
                 "it needs corpus=synthetic tokenizer=wordpiece; type tokenizer.vocabulary=trained"
+            )
+        if not tokenizer.lowercase:
+            raise ValueError(
+                "tokenizer.lowercase=false has no effect on the built-in language, which is lower "
+                "case; leave it out, or type tokenizer.vocabulary=trained"
             )
         if tokenizer.vocab_size is not None:
             raise ValueError(
@@ -209,6 +233,19 @@ def _check_evaluation(settings: Settings) -> None:
             "evaluation=synthetic asks in the built-in language, which corpus="
             f"{settings.corpus.kind} does not teach; type evaluation=glue evaluation.path=DIR, or "
             "evaluation=none"
+        )
+    if evaluation.pairs_per_paradigm % 2:
+        raise ValueError(
+            f"evaluation.pairs_per_paradigm={evaluation.pairs_per_paradigm} must be even: pairs "
+            f"come with their mirrors. For example evaluation.pairs_per_paradigm=60"
+        )
+    learned = settings.encoder.position_embedding == "learned"
+    longest = resolve(settings).encoder.max_position_embeddings or 0
+    length = evaluation.finetune.max_length
+    if learned and length is not None and length > longest:
+        raise ValueError(
+            f"evaluation.finetune.max_length={length} is longer than the {longest} learned "
+            f"positions; type encoder.max_position_embeddings={length}"
         )
     duplicated = {name for name in evaluation.tasks if evaluation.tasks.count(name) > 1}
     if duplicated:

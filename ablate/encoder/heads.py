@@ -77,7 +77,7 @@ class ClassificationHead(nn.Module):
         if pooling not in POOLINGS:
             raise ValueError(
                 f"pooling={pooling} is unknown; allowed are {', '.join(POOLINGS)}. "
-                "For example evaluation.pooling=cls"
+                "For example evaluation.finetune.pooling=cls"
             )
         self.pooling, self.dropout = pooling, dropout
         pooled_size = 2 * hidden_size if pooling == "cls_mean" else hidden_size

@@ -81,7 +81,11 @@ def named_labels(rows: list[dict[str, Any]], column: str, names: Any) -> list[di
     """Label numbers replaced by the names that the source itself gives; a hidden -1 stays."""
     if not names:
         return rows
-    return [{**row, column: names[row[column]]} if (row[column] or 0) >= 0 else row for row in rows]
+    numbered = [isinstance(row[column], int) and row[column] >= 0 for row in rows]
+    return [
+        {**row, column: names[row[column]]} if known else row
+        for row, known in zip(rows, numbered, strict=True)
+    ]
 
 
 def regression_value(label: Any) -> float:

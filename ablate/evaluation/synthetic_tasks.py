@@ -193,7 +193,7 @@ def generate(
     if len(found) < count:
         raise ValueError(
             f"{count} examples of {task} ({split}): the built-in language gave only {len(found)} "
-            f"different ones; ask for fewer, such as evaluation.num_{split}={len(found)}"
+            f"different ones; ask for fewer, such as evaluation.num_{split}_examples={len(found)}"
         )
     return [
         {**dict(zip(_TWO, texts, strict=False)), "label": label, "idx": idx}

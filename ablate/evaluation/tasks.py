@@ -265,8 +265,8 @@ def _examples(
             labels.append(read(row[spec.label_column]))
         except ValueError as error:
             raise ValueError(f"task {spec.name!r}: {source} has {error}") from error
-    if set(labels) == {-1.0}:
-        raise ValueError(f"task {spec.name!r}: {source} has only hidden labels (-1), wanted values")
+    if spec.is_regression and -1.0 in labels:
+        raise ValueError(f"task {spec.name!r}: {source} has hidden labels (-1), wanted values")
     kind = np.float64 if spec.is_regression else np.int64
     return Examples(_ids(spec, rows), texts, np.array(labels, dtype=kind), source)
 

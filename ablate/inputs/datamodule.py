@@ -73,9 +73,8 @@ class PretrainingData(pl.LightningDataModule):
                 short_seq_prob=short_seq_prob,
             )
 
-        self.steps = StepSequence(
-            plan_of_epoch, clock=clock, amount=amount, global_batch_size=global_batch_size
-        )
+        self._budget = {"clock": clock, "amount": amount, "global_batch_size": global_batch_size}
+        self._plan_of_epoch = plan_of_epoch
         self.rows = MaskedRows(
             store, tokenizer, policy, max_length=max_length, seed=seed, replicate=replicate_masks
         )
@@ -94,6 +93,11 @@ class PretrainingData(pl.LightningDataModule):
         selections = ("token", "whole_word") if tokenizer.knows_words else ("token",)
         self.validation_names = tuple(f"{selection}_mask" for selection in selections)
         self._selections = selections
+
+    @functools.cached_property
+    def steps(self) -> StepSequence:
+        """The steps of the budget; planned on first use."""
+        return StepSequence(self._plan_of_epoch, **self._budget)  # type: ignore[arg-type]
 
     @functools.cached_property
     def validation_batches(self) -> list[list[Batch]]:

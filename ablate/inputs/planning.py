@@ -20,7 +20,7 @@ def segment_pairs(generator, sentence_starts, first, last, room, short_seq_prob)
     A pair over `room` loses tokens from the longer side, each from a random end.
 
     Returns slice starts and stops (2R,), labels (R,) with 1 = random, the tokens dropped (cut off
-    and in no row of this epoch), and those cut off random partners (which stand elsewhere too).
+    at their own place; a random partner may still show one), and those cut off random partners.
     """
     num_documents = len(first)
     capacity = 1

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import re
 import signal
 import sys
 import threading
 import time
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -117,10 +119,10 @@ def _bar() -> Any:
 
 
 class Interrupted(Exception):  # noqa: N818  (no error: a state of the run)
-    """Training stopped on a signal, after the checkpoint of the last whole step was written."""
+    """A signal stopped the run; what was finished is on disk. `exit_code` is 128 + its number."""
 
-    def __init__(self, signum: int, step: int) -> None:
-        super().__init__(f"stopped by {signal.Signals(signum).name} after step {step}")
+    def __init__(self, signum: int, where: str) -> None:
+        super().__init__(f"stopped by {signal.Signals(signum).name} {where}")
         self.exit_code = 128 + signum
 
 
@@ -146,7 +148,7 @@ class Checkpoints(Callback):
 
     def _note(self, signum: int, frame: Any) -> None:
         if self.signum is not None and signum == signal.SIGINT:
-            raise KeyboardInterrupt
+            raise Interrupted(signum, "inside a step: the checkpoint before it is kept")
         self.signum = signum
 
     def on_train_batch_end(
@@ -163,12 +165,17 @@ class Checkpoints(Callback):
         step = trainer.global_step
         if step % self.every and self.signum is None:
             return
-        trainer.save_checkpoint(checkpoint_path(self.folder, step))
+        path = checkpoint_path(self.folder, step)
+        temporary = path.with_suffix(".part")
+        trainer.save_checkpoint(temporary)
         if trainer.is_global_zero:
+            with open(temporary, "rb") as file:
+                os.fsync(file.fileno())
+            os.replace(temporary, path)
             for path, _ in found_checkpoints(self.folder)[: -self.keep]:
                 path.unlink(missing_ok=True)
         if self.signum is not None:
-            raise Interrupted(self.signum, step)
+            raise Interrupted(self.signum, f"after step {step}")
 
     def on_train_end(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
         self._restore()
@@ -185,6 +192,24 @@ class Checkpoints(Callback):
 def checkpoint_path(folder: Path, step: int) -> Path:
     """Where the checkpoint after `step` optimizer steps lies; no `=`, so it can be typed."""
     return folder / f"step-{step:08d}.ckpt"
+
+
+def newest_checkpoint(folder: Path) -> tuple[Path, int] | None:
+    """(path, step) of the newest whole checkpoint; a torn one is said and passed over."""
+    for path, step in reversed(found_checkpoints(folder)):
+        if _is_whole(path):
+            return path, step
+        print(f"warning: {path} is not whole; taking the one before it", file=sys.stderr)
+    return None
+
+
+def _is_whole(path: Path) -> bool:
+    """Whether every member of the archive passes its checksum."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return archive.testzip() is None
+    except (OSError, zipfile.BadZipFile):
+        return False
 
 
 def found_checkpoints(folder: Path) -> list[tuple[Path, int]]:

@@ -17,7 +17,7 @@ import pytorch_lightning as pl
 from pytorch_lightning.loggers import Logger
 
 from ablate.inputs.datamodule import PretrainingData
-from ablate.pretraining.callbacks import Checkpoints, Throughput, found_checkpoints
+from ablate.pretraining.callbacks import Checkpoints, Throughput, newest_checkpoint
 from ablate.pretraining.module import PretrainingModule
 
 _NOISE = (  # advice that does not hold for this design, or that concerns Lightning's own code
@@ -91,7 +91,7 @@ def pretrain(
         use_distributed_sampler=False,
         log_every_n_steps=10**9,
     )
-    newest = next(reversed(found_checkpoints(folder)), None)
+    newest = newest_checkpoint(folder)
     start = time.perf_counter()
     if total:
         trainer.fit(module, datamodule=data, ckpt_path=newest and str(newest[0]))

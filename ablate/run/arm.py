@@ -199,6 +199,39 @@ def load_tasks(settings: Settings, cache: Path) -> list[Any]:
     return found
 
 
+def minimal_pairs(settings: Settings) -> list[dict[str, Any]]:
+    """The zero-shot pairs of the evaluation; none where it has none."""
+    from ablate.evaluation import synthetic_pairs
+
+    wanted = settings.evaluation
+    if wanted.kind != "synthetic" or not wanted.pairs_per_paradigm:
+        return []
+    return synthetic_pairs.minimal_pairs(
+        seed=settings.corpus.seed, num_per_paradigm=wanted.pairs_per_paradigm
+    )
+
+
+def finetune_arguments(arm: Arm) -> dict[str, Any]:
+    """Fields of `FinetuneSettings`, checked before anything is trained.
+
+    Raises:
+        ValueError: a value out of range, or a pooling that does not exist.
+    """
+    from ablate.encoder.heads import POOLINGS
+    from ablate.evaluation.finetune import FinetuneSettings
+
+    fields = dict(vars(arm.settings.evaluation.finetune))
+    fields.pop("num_seeds")
+    fields["precision"] = arm.machine["precision"]
+    FinetuneSettings(**fields)
+    if fields["pooling"] not in POOLINGS:
+        raise ValueError(
+            f"evaluation.finetune.pooling={fields['pooling']} is not one of {', '.join(POOLINGS)}. "
+            f"For example evaluation.finetune.pooling={POOLINGS[0]}"
+        )
+    return fields
+
+
 def build_model(arm: Arm) -> Any:
     """A model whose every parameter is drawn from the stream of its own name."""
     from ablate.encoder.heads import MaskedLanguageModel

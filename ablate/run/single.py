@@ -6,21 +6,25 @@ retried; `force` runs it again beside the old record's folder name.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import os
 import re
 import shutil
+import signal
+import threading
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from ablate.config.fingerprint import fingerprint, run_identity
 from ablate.config.schema import Settings
-from ablate.run.arm import Arm, load_tasks, prepare
-from ablate.run.stages import evaluate_stage, pretrain_stage
+from ablate.run.arm import Arm, finetune_arguments, load_tasks, minimal_pairs, prepare
+from ablate.run.stages import baselines, evaluate_stage, pretrain_stage
 from ablate.tracking.loggers import Mirror, resolve_mode
 from ablate.tracking.provenance import provenance
-from ablate.tracking.record import RunFolder, write_atomically
+from ablate.tracking.record import RunFolder, locked, write_atomically
 from ablate.tracking.summary import print_plan, print_summary
 
 _NOT_IN_NAMES = (
@@ -37,14 +41,58 @@ def run(given: Settings, *, overrides: Sequence[str] = ()) -> dict[str, Any]:
     """
     arm = prepare(given)
     settings = arm.settings
+    finetune_arguments(arm)
     tasks = load_tasks(settings, arm.cache)
     pretraining = fingerprint(arm.identity)
     hashes = {task.spec.name: task.hash() for task in tasks}
-    identity = run_identity(settings, pretraining=pretraining, tasks=hashes)
+    hashes["minimal_pairs"] = fingerprint({"pairs": minimal_pairs(settings)})
+    mark = fingerprint(run_identity(settings, pretraining=pretraining, tasks=hashes))
+    singles = Path(settings.paths.runs_dir) / "single"
     name = settings.arm or arm_name(overrides)
-    mark = fingerprint(identity)
-    runs = Path(settings.paths.runs_dir)
-    folder = RunFolder(runs / "single" / f"{name}-s{settings.seed}-{mark}")
+    path = singles / f"{name}-s{settings.seed}-{mark}"
+    try:
+        singles.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ValueError(
+            f"paths.runs_dir={settings.paths.runs_dir} cannot be written ({error.strerror}); "
+            "type paths.runs_dir=FOLDER"
+        ) from None
+    # the same arm under another spelling or name is the same run
+    path = next(iter(sorted(singles.glob(f"*-s{settings.seed}-{mark}"))), path)
+    with locked(path), stoppable():
+        return _run(arm, tasks, RunFolder(path), name=name, mark=mark, overrides=overrides)
+
+
+@contextlib.contextmanager
+def stoppable() -> Iterator[None]:
+    """SIGTERM raises `Interrupted` wherever it comes, so that the record says so."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def stop(signum: int, frame: Any) -> None:
+        from ablate.pretraining.callbacks import Interrupted
+
+        raise Interrupted(signum, "outside training")
+
+    before = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _run(
+    arm: Arm,
+    tasks: list[Any],
+    folder: RunFolder,
+    *,
+    name: str,
+    mark: str,
+    overrides: Sequence[str],
+) -> dict[str, Any]:
+    settings = arm.settings
+    pretraining = fingerprint(arm.identity)
     if folder.status == "complete" and not settings.force:
         replay(arm, folder, mark)
         print_summary(folder.record, folder.path, again=True)
@@ -65,10 +113,11 @@ def run(given: Settings, *, overrides: Sequence[str] = ()) -> dict[str, Any]:
     code = 1
     try:
         print_plan(arm.machine, name=name, seed=settings.seed, folder=folder.path)
-        model, trained = pretrain_stage(arm, runs / "pretrained" / pretraining, mirror)
+        pretrained = Path(settings.paths.runs_dir) / "pretrained" / pretraining
+        model, trained = pretrain_stage(arm, pretrained, mirror)
         shutil.copyfile(trained.metrics.path, folder.metrics.path)
         results = evaluate_stage(arm, model, tasks, folder)
-        record_results(folder, trained, results)
+        record_results(folder, trained, results, baselines(arm))
         code = 0
     except KeyboardInterrupt:
         code = 130
@@ -92,13 +141,15 @@ def run(given: Settings, *, overrides: Sequence[str] = ()) -> dict[str, Any]:
     return folder.record
 
 
-def record_results(folder: RunFolder, trained: RunFolder, results: Any) -> None:
+def record_results(
+    folder: RunFolder, trained: RunFolder, results: Any, counted: dict[str, float]
+) -> None:
     """Merge pretraining and evaluation into the run's record; timings apart from results."""
     kept = ("clocks", "derived", "data", "machine")
     folder.record.pop("failure", None)
     folder.update(
         status="complete",
-        scores={**trained.record["scores"], **results.scores},
+        scores={**trained.record["scores"], **counted, **results.scores},
         evaluation=results.details,
         averages=results.averages,
         **{name: trained.record[name] for name in kept},
@@ -111,7 +162,7 @@ def record_results(folder: RunFolder, trained: RunFolder, results: Any) -> None:
 
 def arm_name(overrides: Sequence[str]) -> str:
     """A folder name from the overrides that make the arm: `masking_all_mask-nsp_true`."""
-    parts = [text for text in overrides if not text.startswith(_NOT_IN_NAMES)]
+    parts = sorted(text for text in overrides if not text.startswith(_NOT_IN_NAMES))
     name = "-".join(re.sub(r"[^A-Za-z0-9.]+", "_", text).strip("_") for text in parts)
     return name[:60].strip("_-.") or "default"
 
@@ -154,8 +205,6 @@ def open_mirror(arm: Arm, folder: RunFolder, run_id: str) -> Mirror | None:
 
 def replay(arm: Arm, folder: RunFolder, run_id: str) -> None:
     """Inside a W&B sweep, a finished result is shown to the run that asked for it."""
-    import os
-
     if os.environ.get("WANDB_RUN_ID") is None:
         return
     mirror = open_mirror(arm, folder, run_id)

@@ -6,7 +6,6 @@ evaluation share it; its weights are kept, its checkpoints go when it is complet
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import shutil
 import sys
@@ -14,15 +13,20 @@ from pathlib import Path
 from typing import Any
 
 from ablate.inputs.masking import MaskingPolicy
-from ablate.run.arm import Arm, build_model
+from ablate.run.arm import Arm, build_model, finetune_arguments, minimal_pairs
 from ablate.tracking.loggers import Mirror, RecordLogger
-from ablate.tracking.record import RunFolder
+from ablate.tracking.record import MetricsFile, RunFolder, locked
 
 _NGRAM_TOKENS = 20_000_000  # of training text behind the counting baselines
 
 
 def pretrain_stage(arm: Arm, path: Path, mirror: Mirror | None) -> tuple[Any, RunFolder]:
     """The trained model and its folder: loaded where finished, continued where begun."""
+    with locked(path):
+        return _pretrain(arm, path, mirror)
+
+
+def _pretrain(arm: Arm, path: Path, mirror: Mirror | None) -> tuple[Any, RunFolder]:
     from safetensors.torch import load_file, save_file
 
     model = build_model(arm)
@@ -33,6 +37,8 @@ def pretrain_stage(arm: Arm, path: Path, mirror: Mirror | None) -> tuple[Any, Ru
         if mirror is not None:
             mirror.replay(folder.metrics.rows())
         return model, folder
+    if folder.status == "complete":  # forced: from the beginning; an interrupted one continues
+        shutil.rmtree(path / "checkpoints", ignore_errors=True)
     folder.update(status="running", fingerprint=path.name, identity=arm.identity)
     try:
         facts = _train(arm, model, folder, mirror)
@@ -81,7 +87,7 @@ def _train(arm: Arm, model: Any, folder: RunFolder, mirror: Mirror | None) -> di
     from ablate.encoder import backends
     from ablate.encoder.config import flops_per_token
     from ablate.encoder.initialization import num_parameters
-    from ablate.pretraining.callbacks import found_checkpoints
+    from ablate.pretraining.callbacks import newest_checkpoint
     from ablate.pretraining.module import PretrainingModule
     from ablate.pretraining.optimizers import group_sizes
     from ablate.pretraining.pretrain import pretrain
@@ -102,10 +108,9 @@ def _train(arm: Arm, model: Any, folder: RunFolder, mirror: Mirror | None) -> di
         bytes_per_token=data.validation_bytes_per_token,
     )
     checkpoints = folder.path / "checkpoints"
-    if settings.force:
-        shutil.rmtree(checkpoints, ignore_errors=True)
-    resumed_from = max((step for _, step in found_checkpoints(checkpoints)), default=0)
-    folder.metrics.keep_until(resumed_from)
+    newest = newest_checkpoint(checkpoints)
+    resumed_from = newest[1] if newest else 0
+    forget_after(folder.metrics, resumed_from, total=len(data.steps))
     if resumed_from and mirror is not None:
         mirror.replay(folder.metrics.rows())
     result = pretrain(
@@ -123,10 +128,13 @@ def _train(arm: Arm, model: Any, folder: RunFolder, mirror: Mirror | None) -> di
     model.cpu()
     clocks = dict(result.clocks)
     seconds = clocks.pop("seconds")
-    per_token = flops_per_token(arm.encoder, settings.input_format.max_length)
+    length = round(data.statistics()["row_fill"] * settings.input_format.max_length)
+    per_token = flops_per_token(
+        arm.encoder, length, predict_rate=clocks["predictions"] / max(clocks["tokens"], 1)
+    )
     clocks["flops"] = 3 * per_token * clocks["tokens"]
     return {
-        "scores": {**result.metrics, **baselines(arm, data)},
+        "scores": result.metrics,
         "clocks": clocks,
         "derived": {
             **data.statistics(),
@@ -148,6 +156,19 @@ def _train(arm: Arm, model: Any, folder: RunFolder, mirror: Mirror | None) -> di
     }
 
 
+def forget_after(metrics: MetricsFile, step: int, *, total: int) -> None:
+    """Keep the lines that a run continued at `step` does not write again.
+
+    After the last step that is all but its validation, which is done again.
+    """
+    metrics.keep(
+        lambda row: (
+            0 < row["step"] <= step
+            and not (row["step"] == step == total and any(name.startswith("val/") for name in row))
+        )
+    )
+
+
 def _store_facts(arm: Arm) -> dict[str, Any]:
     return {
         "store": arm.store.hash,
@@ -157,12 +178,13 @@ def _store_facts(arm: Arm) -> dict[str, Any]:
     }
 
 
-def baselines(arm: Arm, data: Any) -> dict[str, float]:
+def baselines(arm: Arm) -> dict[str, float]:
     """What counting achieves on the validation masks: unigram and two-sided trigram accuracy."""
     if not arm.settings.evaluation.ngram_baseline:
         return {}
     from ablate.evaluation import ngram_baseline
 
+    data = data_module(arm)
     counted = ngram_baseline.count(
         arm.store,
         arm.store.split(arm.corpus.validation_threshold)[0],
@@ -187,30 +209,24 @@ def baselines(arm: Arm, data: Any) -> dict[str, float]:
 
 def evaluate_stage(arm: Arm, model: Any, tasks: list[Any], folder: RunFolder) -> Any:
     """Fine-tuning on each task and the minimal pairs; predictions go under the run's folder."""
-    from ablate.evaluation import synthetic_pairs
     from ablate.evaluation.protocol import evaluate
     from ablate.evaluation.scoring import EvaluationResult
 
     wanted = arm.settings.evaluation
     if wanted.kind == "none":
         return EvaluationResult()
-    pairs: list[dict[str, Any]] = []
-    if wanted.kind == "synthetic" and wanted.pairs_per_paradigm:
-        pairs = synthetic_pairs.minimal_pairs(
-            seed=arm.settings.corpus.seed, num_per_paradigm=wanted.pairs_per_paradigm
-        )
-    finetune = {k: v for k, v in dataclasses.asdict(wanted.finetune).items() if k != "num_seeds"}
+    if arm.settings.force:
+        shutil.rmtree(folder.path / "predictions", ignore_errors=True)
     return evaluate(
         model,
         arm.tokenizer,
         tasks=tasks,
-        pairs=pairs,
+        pairs=minimal_pairs(arm.settings),
         seed=arm.settings.seed,
         num_finetune_seeds=wanted.finetune.num_seeds,
         out_dir=folder.path,
         on_progress=_Lines(show=arm.settings.trainer.progress_bar),
-        precision=arm.machine["precision"],
-        **finetune,
+        **finetune_arguments(arm),
     )
 
 

@@ -7,8 +7,11 @@ imports torch or W&B: reports read these files alone.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +40,28 @@ def read_json(path: Path) -> Any:
         return json.loads(path.read_text(encoding="utf-8"))
     except (FileNotFoundError, json.JSONDecodeError):
         return None
+
+
+@contextlib.contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Hold the folder for this process; another one waits, and says so.
+
+    The lock is the kernel's (flock) and ends with its owner, however that ends. It holds between
+    processes of one machine and on file systems that support flock.
+    """
+    try:
+        import fcntl
+    except ImportError:  # not a POSIX system: nothing to lock with
+        yield
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    with open(folder / ".lock", "w", encoding="ascii") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            print(f"another process works in {folder}; waiting for it", file=sys.stderr, flush=True)
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 class RunFolder:
@@ -89,8 +114,8 @@ class MetricsFile:
                 continue
         return found
 
-    def keep_until(self, step: int) -> None:
-        """Drop the lines after `step`: the resumed run writes them again."""
+    def keep(self, wanted: Callable[[dict[str, float]], bool]) -> None:
+        """Drop the lines that are not `wanted`: a resumed run writes them again."""
         if self.path.exists():
-            kept = [json.dumps(row) + "\n" for row in self.rows() if row["step"] <= step]
+            kept = [json.dumps(row) + "\n" for row in self.rows() if wanted(row)]
             write_atomically(self.path, "".join(kept))

@@ -44,6 +44,14 @@ def changed(**paths):
         ({"corpus__kind": "files", "corpus__path": "x.txt"}, "evaluation=glue"),
         ({"evaluation__tasks": ["qa", "qa"]}, "twice"),
         ({"seed": -1}, "seed"),
+        ({"size__hidden_size": 0}, "size.hidden_size"),
+        ({"corpus__max_documents": 9}, "corpus.max_documents"),
+        ({"tokenizer__lowercase": False}, "tokenizer.lowercase"),
+        ({"evaluation__pairs_per_paradigm": 3}, "evaluation.pairs_per_paradigm"),
+        (
+            {"encoder__position_embedding": "learned", "evaluation__finetune__max_length": 512},
+            "encoder.max_position_embeddings=512",
+        ),
     ],
 )
 def test_bad_settings_name_the_setting_and_what_to_type(change, says):

@@ -8,7 +8,7 @@ import pytest
 
 from ablate.__main__ import main
 
-TINY = [
+TINY = [  # the first one is for the built-in language alone
     "corpus.num_documents=200", "corpus.validation_fraction=0.1", "budget.clock=steps",
     "budget.amount=6", "trainer.log_every=2", "trainer.validation_rows=16",
     "trainer.num_validations=2", "trainer.threads=1", "trainer.progress_bar=false",
@@ -25,7 +25,8 @@ def ablate(tmp_path, monkeypatch):
 
     def run(*overrides):
         flags = [word for word in overrides if word.startswith("-")]
-        words = [*flags, *TINY, *(word for word in overrides if word not in flags)]
+        tiny = TINY[any(word.startswith("corpus=") for word in overrides) :]
+        words = [*flags, *tiny, *(word for word in overrides if word not in flags)]
         monkeypatch.setattr(sys, "argv", ["ablate", *words])
         code = main()
         records = sorted(tmp_path.glob("runs/single/*/record.json"))
@@ -134,6 +135,46 @@ def test_both_corners_and_all_formats_run(ablate):
         assert code == 0, words
 
 
+def test_the_same_arm_under_another_spelling_is_the_same_run(ablate):
+    ablate("nsp=true", "masking=all_mask")
+    code, records = ablate("masking=all_mask", "nsp=True", "arm=another_name")
+    assert code == 0
+    assert len(records) == 1
+
+
+def test_counting_baselines_belong_to_the_run_that_asked(ablate):
+    ablate("evaluation=none")
+    _, records = ablate()
+    by_kind = {"evaluation" in str(folder): record for folder, record in records.items()}
+    assert len(records) == 2
+    has = ["val/token_mask/trigram_accuracy" in record["scores"] for record in records.values()]
+    assert sorted(has) == [False, True], by_kind
+
+
+def test_two_processes_on_one_arm_do_not_mix(ablate, tmp_path, monkeypatch):
+    import subprocess
+
+    words = [sys.executable, "-m", "ablate", *TINY, "evaluation.tasks=[acceptability]"]
+    both = [
+        subprocess.Popen([*words, *more], cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+        for more in ([], ["evaluation.finetune.num_epochs=2"])
+    ]
+    assert [process.wait(timeout=300) for process in both] == [0, 0]
+    for process in both:
+        process.stderr.close()
+    lines = next(tmp_path.glob("runs/pretrained/*/metrics.jsonl")).read_text().splitlines()
+    steps = [json.loads(line)["step"] for line in lines]
+    assert steps == [2, 3, 4, 6, 6]
+
+
+def test_forcing_fits_the_tasks_again(ablate):
+    folder, _ = only(ablate())
+    file = folder / "predictions" / "acceptability.parquet"
+    before = file.stat().st_mtime_ns
+    only(ablate("force=true"))
+    assert file.stat().st_mtime_ns > before
+
+
 def test_a_failing_run_is_recorded_as_failed(ablate, monkeypatch, capsys):
     def broken(*_, **__):
         raise RuntimeError("no luck")
@@ -172,6 +213,9 @@ def test_bad_input_has_one_message_and_exit_code_2(ablate, capsys, tmp_path):
     assert "nsp" in bad(ablate, capsys, "nps=true")
     assert "maybe" in bad(ablate, capsys, "nsp=maybe")
     assert "masking.mask_rate" in bad(ablate, capsys, "masking.mask_rate=1.5")
+    assert "pooling" in bad(ablate, capsys, "evaluation.finetune.pooling=x")
+    assert "hidden_size" in bad(ablate, capsys, "size.hidden_size=0")
+    assert "corpus.path" in bad(ablate, capsys, "corpus.path=x.txt")
     assert "attention_backend=sdpa" in bad(ablate, capsys, "attention_backend=flash")
     missing = bad(ablate, capsys, "corpus=files", "corpus.path=nowhere.txt")
     assert "nowhere.txt" in missing

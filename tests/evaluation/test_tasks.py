@@ -136,7 +136,7 @@ def test_hidden_labels_are_refused(tmp_path, labels):
 def test_hidden_regression_labels_are_refused():
     spec = TaskSpec.from_dict({"name": "sim", "fields": ["s"], "metrics": ["pearson"]})
     rows = [{"s": "a", "label": -1.0}, {"s": "b", "label": -1.0}]
-    with pytest.raises(ValueError, match="only hidden labels"):
+    with pytest.raises(ValueError, match="hidden labels"):
         from_rows(spec, rows, {"validation": rows})
     with pytest.raises(ValueError, match="label 'high', wanted a number"):
         from_rows(spec, [{"s": "a", "label": "high"}], {"validation": rows})

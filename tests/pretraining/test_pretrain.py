@@ -9,7 +9,8 @@ import torch
 
 from ablate.inputs.masking import MaskingPolicy
 from ablate.pretraining import pretrain as fits
-from ablate.pretraining.callbacks import Interrupted
+from ablate.pretraining.callbacks import Interrupted, checkpoint_path
+from ablate.run.stages import forget_after
 from ablate.tracking.loggers import RecordLogger
 from ablate.tracking.record import MetricsFile
 
@@ -21,8 +22,8 @@ def fit(make_model, make_data, make_module, tmp_path):
         data = make_data(**data_options)
         module = make_module(model, data, **(module_options or {}))
         metrics = MetricsFile(tmp_path / name / "metrics.jsonl")
-        found = fits.found_checkpoints(tmp_path / name / "checkpoints")
-        metrics.keep_until(found[-1][1] if found else 0)
+        newest = fits.newest_checkpoint(tmp_path / name / "checkpoints")
+        forget_after(metrics, newest[1] if newest else 0, total=len(data.steps))
         result = fits.pretrain(
             module, data, folder=tmp_path / name / "checkpoints", loggers=[RecordLogger(metrics)],
             accelerator="cpu", devices=1, precision="fp32", num_validations=validations,
@@ -130,6 +131,27 @@ def test_a_kill_inside_validation_repeats_and_loses_no_line(fit, monkeypatch):
     resumed, _, again = fit("killed", **options)
     assert same(straight, resumed) == []
     assert again.path.read_bytes() == lines.path.read_bytes()
+
+
+def test_a_torn_checkpoint_is_passed_over(fit, monkeypatch, tmp_path, capsys):
+    straight, *_ = fit("straight")
+    with monkeypatch.context() as patch:
+        before_step(patch, 10, kill)
+        with pytest.raises(KilledError):
+            fit("torn")
+    newest = checkpoint_path(tmp_path / "torn" / "checkpoints", 8)
+    newest.write_bytes(newest.read_bytes()[:-2000])
+    resumed, result, _ = fit("torn")
+    assert result.resumed_from == 4
+    assert "not whole" in capsys.readouterr().err
+    assert same(straight, resumed) == []
+
+
+def test_a_run_stopped_after_its_last_checkpoint_writes_no_line_twice(fit):
+    _, _, lines = fit("run", every=3)
+    before = lines.path.read_bytes()
+    fit("run", every=3)
+    assert lines.path.read_bytes() == before
 
 
 def test_metrics_carry_tokens_and_stay_in_order(fit):
