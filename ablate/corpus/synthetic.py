@@ -58,8 +58,11 @@ class _Story:
     def judged(self, positive: bool) -> str:
         """Praise or blame, in words that may negate."""
         draw, said = self.draw, None
+        plainly = draw.flip(0.8)  # by an adjective of this polarity, else by turning another
         while said is None:
-            said = judgement(draw.pick(self.words.qualities), positive, negated=draw.flip(0.1))
+            quality = draw.pick(self.words.qualities)
+            if (quality.positive == positive) == plainly:
+                said = judgement(quality, positive, negated=not plainly and draw.flip(0.3))
         return said
 
     def main(self, pair: tuple[T, T]) -> T:
@@ -146,18 +149,22 @@ class _Story:
         return [f"what did {event.person.name} {stem} ?", f"the {event.thing.word} ."]
 
     def opinion(self) -> list[str]:
-        """A judgement, always with what follows from it.
+        """A judgement with what follows from it, often beside another of the same polarity.
 
+        Adjectives that stand together ("X and Y", "X and good") are what polarity is learned from.
         Its polarity is new each time: were it a property of the story, liked and hated could be
         copied from elsewhere and no adjective would come to mean anything.
         """
         draw, person, positive = self.draw, self.main(self.people), self.draw.flip()
         thing, said = self.main(self.things), self.said[positive]
         after = self.consequence(person, thing, positive)
-        if not said.startswith("not ") and draw.flip(0.55):
-            return [f"{person.name} {self.attitude(positive)} the {said} {thing.word} .", after]
-        where = f" near the {self.main(self.things).word}" if draw.flip(0.2) else ""
-        return [f"the {thing.word}{where} {'are' if thing.plural else 'is'} {said} .", after]
+        if not said.startswith("not ") and draw.flip(0.4):
+            return [f"{person.name} {self.attitude(positive)} the {said} {thing.word} ."]
+        if draw.flip(0.5):
+            verdict = "good" if positive else "bad"
+            said += f" and {verdict if draw.flip(0.4) else self.judged(positive)}"
+        where = f" near the {self.main(self.things).word}" if draw.flip(0.1) else ""
+        return [f"the {thing.word}{where} {'are' if thing.plural else 'is'} {said} {after}"]
 
     def attitude(self, positive: bool) -> str:
         if self.draw.flip():
@@ -243,8 +250,8 @@ class _Story:
 
 
 _PASSAGES: tuple[tuple[Callable[[_Story], list[str]], float], ...] = (
-    (_Story.event, 0.49),
-    (_Story.opinion, 0.27),
+    (_Story.event, 0.42),
+    (_Story.opinion, 0.34),
     (_Story.agreement, 0.12),
     (_Story.reflexive, 0.04),
     (_Story.kind, 0.02),

@@ -168,7 +168,7 @@ def consequence(draw: Draw, words: Lexicon) -> Item:
         )
     )
     return _filled(
-        lambda i, then: f"the {thing.word} {verb} {said[i]} . so {person.name} {then}{after} .",
+        lambda i, then: f"the {thing.word} {verb} {said[i]} so {person.name} {then}{after} .",
         good,
         bad,
     )
@@ -237,7 +237,7 @@ def minimal_pairs(
     if num_per_paradigm < 2 or num_per_paradigm % 2:
         raise ValueError(
             f"{num_per_paradigm} minimal pairs a paradigm: pairs come with their mirrors, so give "
-            "an even number of at least 2, such as evaluation.pairs_per_paradigm=40"
+            "an even number of at least 2, such as evaluation.num_per_paradigm=40"
         )
     words, rows = lexicon(world_seed), []
     for paradigm in GRAMMAR + MEANING:

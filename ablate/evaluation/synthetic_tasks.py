@@ -8,7 +8,7 @@ classes are balanced and neither sentence of a pair tells the label alone.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from ablate.corpus.synthetic_lexicon import Draw, Lexicon, lexicon
@@ -169,9 +169,17 @@ SPECS: dict[str, dict[str, Any]] = {
 
 
 def generate(
-    task: str, split: str, *, seed: int, num_examples: int | None = None, world_seed: int = 0
+    task: str,
+    split: str,
+    *,
+    seed: int,
+    num_examples: int | None = None,
+    exclude: Iterable[Mapping[str, Any]] = (),
+    world_seed: int = 0,
 ) -> list[dict[str, Any]]:
     """Distinct examples `sentence1[, sentence2], label, idx`; labels are class numbers, or 0 to 5.
+
+    Texts of the rows in `exclude` (the training examples) do not come again.
 
     Raises:
         ValueError: an unknown task or split, or more examples than the language has.
@@ -185,11 +193,13 @@ def generate(
     if split == "train":
         words = words.training_half()
     found: dict[Text, float] = {}
+    seen = {tuple(row[key] for key in _TWO if key in row) for row in exclude}
     for _ in range(20 * count + 1000):
         if len(found) == count:
             break
         texts, label = _MAKERS[task](draw, words)
-        found.setdefault(texts, label)
+        if texts not in seen:
+            found.setdefault(texts, label)
     if len(found) < count:
         raise ValueError(
             f"{count} examples of {task} ({split}): the built-in language gave only {len(found)} "

@@ -190,12 +190,17 @@ def load_tasks(settings: Settings, cache: Path) -> list[Any]:
         spec = TaskSpec.from_dict(
             {"name": name, "suite": "synthetic", **synthetic_tasks.SPECS[name]}
         )
-        counts = {"train": wanted.num_train_examples, "validation": wanted.num_validation_examples}
-        rows = {
-            split: synthetic_tasks.generate(name, split, seed=seed, num_examples=count)
-            for split, count in counts.items()
-        }
-        found.append(from_rows(spec, rows["train"], {"validation": rows["validation"]}))
+        train = synthetic_tasks.generate(
+            name, "train", seed=seed, num_examples=wanted.num_train_examples
+        )
+        scored = synthetic_tasks.generate(
+            name,
+            "validation",
+            seed=seed,
+            num_examples=wanted.num_validation_examples,
+            exclude=train,
+        )
+        found.append(from_rows(spec, train, {"validation": scored}))
     return found
 
 

@@ -197,6 +197,24 @@ def test_multirun_goes_on_after_a_bad_point(ablate, capsys):
     assert "masking.mask_rate=7" in capsys.readouterr().err
 
 
+def test_a_signal_ends_all_points_of_a_multirun(ablate, monkeypatch, capsys):
+    from ablate.pretraining.callbacks import Interrupted
+
+    begun = []
+
+    def stopped(*_, **__):
+        begun.append(1)
+        raise Interrupted(15, "after step 3")
+
+    monkeypatch.setattr("ablate.pretraining.pretrain.pretrain", stopped)
+    with pytest.raises(SystemExit) as caught:
+        ablate("-m", "seed=0,1")
+    assert caught.value.code == 143
+    assert len(begun) == 1
+    assert "the same command continues" in capsys.readouterr().err
+    monkeypatch.undo()
+
+
 def bad(ablate, capsys, *overrides):
     code, records = ablate("evaluation=none", *overrides)
     message = capsys.readouterr().err

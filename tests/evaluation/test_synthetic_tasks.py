@@ -160,3 +160,12 @@ def test_an_agreement_pair_and_its_mirror(pairs):
     assert good[1] + "s" == mirror["sentence_good"].split()[1]
     assert mirror["sentence_good"].split()[place] == bad[place]
     assert mirror["sentence_bad"].split()[place] == good[place]
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_excluded_texts_do_not_come_again(task):
+    train = generate(task, "train", seed=100, num_examples=300)
+    scored = generate(task, "validation", seed=100, num_examples=300, exclude=train)
+    texts = [{(row["sentence1"], row.get("sentence2")) for row in rows} for rows in (train, scored)]
+    assert not texts[0] & texts[1]
+    assert len(scored) == 300
