@@ -19,7 +19,7 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
-from ablate.config.compose import conf_dir, readable, settings_from
+from ablate.config.compose import conf_dir, readable, refuse_overlays, settings_from
 
 _codes: list[int] = []  # of this process's jobs: one, or under -m several
 
@@ -28,9 +28,11 @@ _codes: list[int] = []  # of this process's jobs: one, or under -m several
 def _job(config: DictConfig) -> Any:
     """One point. Its failure is said when it happens and does not stop the points after it."""
     from hydra.core.hydra_config import HydraConfig
+    from hydra.types import RunMode
 
     overrides = list(HydraConfig.get().overrides.task)
     try:
+        refuse_overlays(overrides)
         settings = settings_from(config)
         from ablate.run.single import run
 
@@ -38,6 +40,8 @@ def _job(config: DictConfig) -> Any:
         _codes.append(0)
         return record["fingerprint"]
     except Exception as error:
+        if HydraConfig.get().mode is RunMode.MULTIRUN:
+            print(f"ablate: the point {' '.join(overrides)} failed:", file=sys.stderr)
         _codes.append(report(error))
         if hasattr(error, "exit_code"):  # a signal ends all points, not this one
             raise SystemExit(_codes[-1]) from None
@@ -65,6 +69,9 @@ def report(error: Exception) -> int:
     if hasattr(error, "exit_code"):
         print(f"ablate: {error}; the same command continues", file=sys.stderr)
         return int(error.exit_code)
+    if isinstance(error, FloatingPointError) and raised_by_us(error):
+        print(f"ablate: {error}", file=sys.stderr)
+        return 1
     traceback.print_exception(error)
     return 1
 

@@ -41,6 +41,7 @@ def compose_settings(overrides: Sequence[str] = ()) -> Settings:
     Raises:
         ValueError: an override that does not parse or compose, or what `rules.check` refuses.
     """
+    refuse_overlays(overrides)
     with initialize_config_dir(str(conf_dir()), version_base="1.3"):
         try:
             config = compose("config", overrides=list(overrides))
@@ -55,10 +56,30 @@ def settings_from(config: DictConfig) -> Settings:
     Raises:
         ValueError: an unknown key (added with `+`), or what `rules.check` refuses.
     """
+    if OmegaConf.get_type(config) is not Settings:  # a plain file, such as a run's config.yaml
+        config = OmegaConf.merge(OmegaConf.structured(Settings), config)  # type: ignore[assignment]
     settings: Any = OmegaConf.to_object(config)
     _refuse_extra_keys(settings, "")
     check(settings)
     return settings
+
+
+def refuse_overlays(overrides: Sequence[str]) -> None:
+    """A group takes one option: Hydra would lay several over one another, or drop the group.
+
+    Raises:
+        ValueError: a list, a mapping or a deletion where an option belongs.
+    """
+    groups = {path.name for path in conf_dir().iterdir() if path.is_dir()}
+    for override in overrides:
+        name, _, value = override.partition("=")
+        plain = name.lstrip("+~")
+        if plain.split("@")[0] in groups and (name != plain or value[:1] in ("[", "{", "")):
+            options = sorted(path.stem for path in (conf_dir() / plain).glob("*.yaml"))
+            raise ValueError(
+                f"{override}: the group {plain} takes one option; allowed: {', '.join(options)}. "
+                f"For example {plain}={options[0]}, and -m in front to run several"
+            )
 
 
 def _refuse_extra_keys(node: Any, prefix: str) -> None:
@@ -106,7 +127,7 @@ def readable(error: BaseException) -> str:
         return unknown_key(found.group(1))
     if found := re.search(r"Could not find '(\w[\w/]*)/([^'/]+)'", whole):
         group, option = found.groups()
-        options = re.search(r"Available options in '[^']*':\s*((?:\n?\s*[\w-]+)+)", whole)
+        options = re.search(r"Available options in '[^']*':\n((?:\s+[\w-]+\n)+)", whole + "\n")
         allowed = options.group(1).split() if options else []
         near = difflib.get_close_matches(option, allowed, n=1, cutoff=0.0) or ["..."]
         return (
@@ -122,6 +143,19 @@ def readable(error: BaseException) -> str:
         return (
             f"{given.group(1) if given else 'a comma list'} reads as several values; for one run "
             "each type -m in front, for one list type 'key=[a,b]', for a text 'key=\"a,b\"'"
+        )
+    if "not a ListConfig" in whole:
+        key = re.search(r"full_key: ([\w.]+)", whole)
+        return f"{key.group(1) if key else 'this'} is a list; type 'key=[a,b]'"
+    if "is not a subclass of" in whole:
+        key = re.search(r"full_key: ([\w.]+)", whole)
+        return f"{key.group(1) if key else 'this'} is a group of settings; type group.key=value"
+    if re.search(r"mismatched input|extraneous input|token recognition|no viable", whole):
+        return (
+            "an override cannot be parsed: "
+            + whole.split("\n")[0].strip()
+            + "; a value with =, spaces, commas or other signs needs two pairs of quotes: "
+            "'key=\"value\"'"
         )
     if found := re.search(r"(?:Value|Invalid value) '([^']*)'.*", whole):
         key = re.search(r"full_key: ([\w.]+)", whole)

@@ -8,13 +8,21 @@ sweep is judged before the first one runs.
 from __future__ import annotations
 
 import copy
+import re
 from collections.abc import Iterable
 from typing import Any
 
-from ablate.config.schema import CorpusSettings, Settings
+from ablate.config.schema import (
+    CorpusSettings,
+    EvaluationSettings,
+    Settings,
+    TokenizerSettings,
+)
 from ablate.encoder.config import EncoderConfig
+from ablate.evaluation import synthetic_tasks
 from ablate.inputs.formats import FORMATS, PAIR_FORMATS
 from ablate.inputs.masking import MaskingPolicy
+from ablate.pretraining.machine import ACCELERATORS, PRECISIONS
 from ablate.pretraining.schedules import SCHEDULES
 
 CORPORA = ("synthetic", "files", "hub")
@@ -26,10 +34,18 @@ CLOCKS = ("tokens", "steps")
 EVALUATIONS = ("synthetic", "glue", "none")
 TRACKING_KINDS = ("wandb", "none")
 _HUB_ONLY = ("name", "config", "split", "revision", "streaming", "document_rule")
-_UNUSED_BY = {
-    "synthetic": ("path", "text_field", "max_documents", *_HUB_ONLY),
-    "files": (*_HUB_ONLY, "num_documents"),
-    "hub": ("path", "num_documents"),
+_KINDS = {"corpus": CORPORA, "tokenizer": TOKENIZERS, "evaluation": EVALUATIONS}
+_UNUSED: dict[str, dict[str, tuple[str, ...]]] = {
+    "corpus": {
+        "synthetic": ("path", "text_field", "max_documents", *_HUB_ONLY),
+        "files": (*_HUB_ONLY, "num_documents"),
+        "hub": ("path", "num_documents"),
+    },
+    "tokenizer": {
+        **dict.fromkeys(("wordpiece", "byte_bpe", "unigram"), ("path",)),
+        "pretrained": ("vocab_size",),
+    },
+    "evaluation": {"synthetic": ("path",), "none": ("path",)},
 }
 _PLACEHOLDER_VOCABULARY = 1000
 _PUBLISHED_STD, _PUBLISHED_WIDTH = 0.02, 768
@@ -118,24 +134,26 @@ def _one_of(name: str, given: str, allowed: Iterable[str]) -> None:
 
 def _in_range(name: str, given: float, low: float, high: float, example: float) -> None:
     if not low <= given <= high:
-        limits = f"at least {low:g}" if high == float("inf") else f"from {low:g} to {high:g}"
-        raise ValueError(f"{name}={given} must be {limits}. For example {name}={example:g}")
+        limits = f"at least {low}" if high == float("inf") else f"from {low} to {high}"
+        raise ValueError(f"{name}={given} must be {limits}. For example {name}={example}")
+
+
+def _refuse_ignored(group: str, kind: str, settings: object, defaults: object) -> None:
+    """A value that this kind of corpus, tokenizer or evaluation would not read is a mistake."""
+    for name in _UNUSED[group].get(kind, ()):
+        given = getattr(settings, name)
+        if given != getattr(defaults, name):
+            readers = [k for k in _KINDS[group] if name not in _UNUSED[group].get(k, ())]
+            raise ValueError(
+                f"{group}.{name}={given} has no effect on {group}={kind}; leave it out, or type "
+                f"{group}={' or '.join(readers)}"
+            )
 
 
 def _check_data(settings: Settings) -> None:
     corpus, tokenizer, rows = settings.corpus, settings.tokenizer, settings.input_format
     _one_of("corpus.kind", corpus.kind, CORPORA)
-    ignored = [
-        name
-        for name in _UNUSED_BY[corpus.kind]
-        if getattr(corpus, name) != getattr(CorpusSettings(), name)
-    ]
-    if ignored:
-        raise ValueError(
-            f"corpus.{ignored[0]}={getattr(corpus, ignored[0])} has no effect on "
-            f"corpus={corpus.kind}; leave it out, or choose another corpus ("
-            f"{', '.join(CORPORA)})"
-        )
+    _refuse_ignored("corpus", corpus.kind, corpus, CorpusSettings())
     if corpus.kind == "files" and not corpus.path:
         raise ValueError("corpus=files needs a file: type corpus.path=text.jsonl (or a folder)")
     if corpus.kind == "hub" and not corpus.name:
@@ -146,6 +164,7 @@ def _check_data(settings: Settings) -> None:
         _in_range("corpus.max_documents", corpus.max_documents, 2, float("inf"), 1000)
     _one_of("tokenizer.kind", tokenizer.kind, TOKENIZERS)
     _one_of("tokenizer.vocabulary", tokenizer.vocabulary, VOCABULARIES)
+    _refuse_ignored("tokenizer", tokenizer.kind, tokenizer, TokenizerSettings())
     if tokenizer.kind == "pretrained" and not tokenizer.path:
         raise ValueError("tokenizer=pretrained needs a file: type tokenizer.path=tokenizer.json")
     if resolve(settings).tokenizer.vocabulary == "morphemes":
@@ -182,6 +201,20 @@ def _check_training(settings: Settings) -> None:
     _in_range("seed", settings.seed, 0, 2**63 - 1, 0)
     _one_of("attention_backend", settings.attention_backend, BACKENDS)
     _one_of("objective.name", settings.objective.name, ("mlm",))
+    _in_range("encoder.dropout", settings.encoder.dropout, 0, 0.99, 0.1)
+    _in_range("size.intermediate_size", settings.size.intermediate_size, 8, 2**24, 256)
+    for name, number in vars(settings.replicate).items():
+        _in_range(f"replicate.{name}", number, 0, 2**63 - 1, 1)
+    _one_of("trainer.precision", settings.trainer.precision, PRECISIONS)
+    _one_of("trainer.accelerator", settings.trainer.accelerator, ACCELERATORS)
+    if settings.arm is not None and not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", settings.arm):
+        raise ValueError(
+            f"arm={settings.arm!r} becomes a folder's name: letters, digits, '.', '_' and '-'. "
+            "For example arm=all_mask"
+        )
+    for name, folder in vars(settings.paths).items():
+        if not folder:
+            raise ValueError(f"paths.{name} is empty; type for example paths.{name}=runs")
     _one_of("encoder.glu_width", settings.encoder.glu_width, GLU_WIDTHS)
     if settings.encoder.causal:
         raise ValueError(
@@ -224,6 +257,10 @@ def _check_training(settings: Settings) -> None:
 def _check_evaluation(settings: Settings) -> None:
     evaluation = settings.evaluation
     _one_of("evaluation.kind", evaluation.kind, EVALUATIONS)
+    _refuse_ignored("evaluation", evaluation.kind, evaluation, EvaluationSettings())
+    if evaluation.kind == "synthetic":
+        for name in evaluation.tasks:
+            _one_of("evaluation.tasks", name, synthetic_tasks.TASKS)
     _in_range("evaluation.pairs_per_paradigm", evaluation.pairs_per_paradigm, 0, 10_000, 60)
     for name in ("num_train_examples", "num_validation_examples"):
         _in_range(f"evaluation.{name}", getattr(evaluation, name), 8, 10**7, 800)
@@ -241,12 +278,16 @@ def _check_evaluation(settings: Settings) -> None:
         )
     learned = settings.encoder.position_embedding == "learned"
     longest = resolve(settings).encoder.max_position_embeddings or 0
-    length = evaluation.finetune.max_length
-    if learned and length is not None and length > longest:
-        raise ValueError(
-            f"evaluation.finetune.max_length={length} is longer than the {longest} learned "
-            f"positions; type encoder.max_position_embeddings={length}"
-        )
+    lengths = {
+        "input_format.max_length": settings.input_format.max_length,
+        "evaluation.finetune.max_length": evaluation.finetune.max_length or 0,
+    }
+    for name, length in lengths.items():
+        if learned and length > longest:
+            raise ValueError(
+                f"{name}={length} is longer than the {longest} learned positions; "
+                f"type encoder.max_position_embeddings={length}"
+            )
     duplicated = {name for name in evaluation.tasks if evaluation.tasks.count(name) > 1}
     if duplicated:
         names = ",".join(dict.fromkeys(evaluation.tasks))

@@ -28,7 +28,7 @@ class Throughput(Callback):
     def __init__(self, *, total_steps: int, show: bool, label: str = "pretraining") -> None:
         self.total_steps, self.show, self.label = total_steps, show, label
         self.seconds = 0.0  # of earlier processes, from the checkpoint
-        self.tokens_at_start = 0
+        self.tokens_at_start = self.step_at_start = 0
         self.begin: float | None = None
         self._bar: Any = None
         self._task: Any = None
@@ -36,6 +36,7 @@ class Throughput(Callback):
 
     def on_train_start(self, trainer: pl.Trainer, module: Any) -> None:
         self.begin, self.tokens_at_start = time.perf_counter(), module.tokens
+        self.step_at_start = trainer.global_step
         if self.show and sys.stderr.isatty():
             self._bar = _bar()
             self._bar.start()
@@ -67,7 +68,7 @@ class Throughput(Callback):
             self._bar.update(self._task, completed=step, note=note)
         elif step * 10 // self.total_steps != self._tenth:
             self._tenth = step * 10 // self.total_steps
-            left = (self.total_steps - step) * self.elapsed / max(index + 1, 1)
+            left = (self.total_steps - step) * self.elapsed / max(step - self.step_at_start, 1)
             line = f"{self.label}: step {step} of {self.total_steps} | {note} | {left:.0f} s left"
             print(line, file=sys.stderr, flush=True)
 

@@ -13,6 +13,7 @@ import platform
 import sys
 
 PRECISIONS = ("auto", "fp32", "bf16")
+ACCELERATORS = ("auto", "cpu", "gpu")
 _M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4  # glibc's malloc.h
 _BF16_FLAGS = {"avx512_bf16", "amx_bf16"}
 
@@ -70,8 +71,10 @@ def resolve_device(accelerator: str) -> str:
     """
     import torch
 
-    if accelerator not in ("auto", "cpu", "gpu"):
-        raise ValueError(f"trainer.accelerator={accelerator!r} is not one of auto, cpu, gpu")
+    if accelerator not in ACCELERATORS:
+        raise ValueError(
+            f"trainer.accelerator={accelerator!r} is not one of {', '.join(ACCELERATORS)}"
+        )
     if accelerator == "gpu" and not torch.cuda.is_available():
         raise ValueError(
             "trainer.accelerator=gpu, and torch sees no CUDA device; type trainer.accelerator=cpu"

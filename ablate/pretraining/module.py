@@ -121,8 +121,8 @@ class PretrainingModule(pl.LightningModule):
         norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.gradient_clip)
         if not math.isfinite(float(norm)):
             raise FloatingPointError(
-                f"the gradient is not finite at step {item.step + 1} (norm {float(norm)}): lower "
-                "optimizer.learning_rate, or train in trainer.precision=fp32"
+                f"the gradient is not finite at step {item.step + 1} (norm {float(norm)}): type a "
+                "lower optimizer.learning_rate, or trainer.precision=fp32 where that is not used"
             )
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)

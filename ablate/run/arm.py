@@ -21,6 +21,7 @@ from ablate.config.rules import encoder_arguments, resolve
 from ablate.config.schema import Settings
 from ablate.corpus import sources
 from ablate.encoder.config import EncoderConfig
+from ablate.inputs.formats import PAIR_FORMATS
 from ablate.pretraining import machine
 
 
@@ -93,6 +94,13 @@ def prepare(given: Settings) -> Arm:
         max_length=settings.input_format.max_length,
     )
     cache = Path(settings.paths.cache_dir).expanduser()
+    try:
+        cache.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ValueError(
+            f"paths.cache_dir={cache} cannot be written ({error.strerror}); "
+            "type paths.cache_dir=FOLDER"
+        ) from None
     if settings.trainer.progress_bar and settings.corpus.kind != "synthetic":
         print("corpus: reading, the first time", file=sys.stderr, flush=True)
     corpus = open_corpus(settings, cache)
@@ -117,8 +125,25 @@ def prepare(given: Settings) -> Arm:
         machine=facts,
     )
     encoder = EncoderConfig(**arguments)
+    _check_data(settings, corpus, tokenizer)
     facts = {**facts, "backend_reason": backend.reason}
     return Arm(settings, corpus, tokenizer, encoder, backend, facts, identity, cache)
+
+
+def _check_data(settings: Settings, corpus: sources.Corpus, tokenizer: Any) -> None:
+    """What only the data can tell, refused before a folder is made."""
+    if settings.masking.selection == "whole_word" and not tokenizer.knows_words:
+        raise ValueError(
+            f"masking.selection=whole_word needs words, and {tokenizer.file} has no pre-tokenizer "
+            "that tells them apart; type masking=bert_80_10_10"
+        )
+    training = corpus.counts["documents"] - corpus.counts["validation_documents"]
+    if settings.input_format.name in PAIR_FORMATS and training < 2:
+        raise ValueError(
+            f"input_format={settings.input_format.name} draws partners from other documents and "
+            f"the corpus has {training} to train on; give more documents, or type "
+            "input_format=full_sentences nsp=false"
+        )
 
 
 def open_corpus(settings: Settings, cache: Path) -> sources.Corpus:
@@ -178,12 +203,6 @@ def load_tasks(settings: Settings, cache: Path) -> list[Any]:
     if wanted.kind == "glue":
         specs = [TaskSpec.from_dict(task_spec(name)) for name in wanted.tasks]
         return [load_task(spec, path=wanted.path, cache_dir=cache / "hub") for spec in specs]
-    unknown = [name for name in wanted.tasks if name not in synthetic_tasks.SPECS]
-    if unknown:
-        raise ValueError(
-            f"evaluation.tasks names {', '.join(unknown)}; allowed with evaluation=synthetic: "
-            f"{', '.join(synthetic_tasks.SPECS)}. For example 'evaluation.tasks=[sentiment]'"
-        )
     seed = settings.corpus.seed
     found = []
     for name in wanted.tasks:

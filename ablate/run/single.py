@@ -164,7 +164,9 @@ def arm_name(overrides: Sequence[str]) -> str:
     """A folder name from the overrides that make the arm: `masking_all_mask-nsp_true`."""
     parts = sorted(text for text in overrides if not text.startswith(_NOT_IN_NAMES))
     name = "-".join(re.sub(r"[^A-Za-z0-9.]+", "_", text).strip("_") for text in parts)
-    return name[:60].strip("_-.") or "default"
+    if len(name) > 60:  # a cut name keeps its arms apart by a piece of their hash
+        name = f"{name[:51]}-{fingerprint({'overrides': parts})[:8]}"
+    return name.strip("_-.") or "default"
 
 
 def write_config(path: Path, settings: Settings) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 
 from ablate.inputs.masking import MaskingPolicy
 from ablate.run.arm import Arm, build_model, finetune_arguments, minimal_pairs
-from ablate.tracking.loggers import Mirror, RecordLogger
+from ablate.tracking.loggers import Mirror
 from ablate.tracking.record import MetricsFile, RunFolder, locked
 
 _NGRAM_TOKENS = 20_000_000  # of training text behind the counting baselines
@@ -27,16 +27,21 @@ def pretrain_stage(arm: Arm, path: Path, mirror: Mirror | None) -> tuple[Any, Ru
 
 
 def _pretrain(arm: Arm, path: Path, mirror: Mirror | None) -> tuple[Any, RunFolder]:
+    from safetensors import SafetensorError
     from safetensors.torch import load_file, save_file
 
     model = build_model(arm)
     weights = path / "model.safetensors"
     folder = RunFolder(path)
     if folder.status == "complete" and weights.exists() and not arm.settings.force:
-        model.load_state_dict(load_file(weights))
-        if mirror is not None:
-            mirror.replay(folder.metrics.rows())
-        return model, folder
+        try:
+            model.load_state_dict(load_file(weights))
+        except (SafetensorError, RuntimeError) as error:
+            print(f"warning: {weights} cannot be read ({error}); training again", file=sys.stderr)
+        else:
+            if mirror is not None:
+                mirror.replay(folder.metrics.rows())
+            return model, folder
     if folder.status == "complete":  # forced: from the beginning; an interrupted one continues
         shutil.rmtree(path / "checkpoints", ignore_errors=True)
     folder.update(status="running", fingerprint=path.name, identity=arm.identity)
@@ -91,11 +96,13 @@ def _train(arm: Arm, model: Any, folder: RunFolder, mirror: Mirror | None) -> di
     from ablate.pretraining.module import PretrainingModule
     from ablate.pretraining.optimizers import group_sizes
     from ablate.pretraining.pretrain import pretrain
+    from ablate.tracking.lightning import RecordLogger
 
     settings = arm.settings
     dtype = torch.bfloat16 if arm.machine["precision"] == "bf16" else torch.float32
     backends.self_test(arm.backend, device=arm.machine["device"], dtype=dtype)
     data = data_module(arm)
+    _check_rows(arm, data)
     module = PretrainingModule(
         model,
         **{k: v for k, v in vars(settings.optimizer).items() if k != "name"},
@@ -154,6 +161,22 @@ def _train(arm: Arm, model: Any, folder: RunFolder, mirror: Mirror | None) -> di
             "resumed_from_step": result.resumed_from,
         },
     }
+
+
+def _check_rows(arm: Arm, data: Any) -> None:
+    """Rows that could not show what they are for are refused before the first step."""
+    for name, batches in zip(data.validation_names, data.validation_batches, strict=True):
+        if not any(batch.num_predictions for batch in batches):
+            raise ValueError(
+                f"the held-out documents are too short: val/{name} has nothing to predict; type a "
+                "larger corpus.validation_fraction, or give a larger corpus"
+            )
+    share = data.statistics().get("random_pair_share", 0.5)
+    if arm.settings.nsp and not 0.05 <= share <= 0.95:
+        raise ValueError(
+            f"nsp=true, and {share:.1%} of the pairs are random: documents need two sentences or "
+            "more (in a .txt file a blank line ends a document); type nsp=false"
+        )
 
 
 def forget_after(metrics: MetricsFile, step: int, *, total: int) -> None:

@@ -1,4 +1,4 @@
-"""Metrics -> the run's `metrics.jsonl`, and its mirror on Weights & Biases.
+"""A run's metrics and summary -> its mirror on Weights & Biases.
 
 The only file that imports wandb. The mirror is offline unless a key is present, gets its id from
 the fingerprint, keeps the x axis in tokens, and can fail without hurting the run: one warning, and
@@ -14,35 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from pytorch_lightning.loggers import Logger
-
-from ablate.tracking.record import MetricsFile
-
 MODES = ("auto", "online", "offline", "disabled")
-
-
-class RecordLogger(Logger):
-    """Lightning's logger interface over `MetricsFile`, and over the mirror where there is one."""
-
-    def __init__(self, file: MetricsFile, mirror: Mirror | None = None) -> None:
-        super().__init__()
-        self.file, self.mirror = file, mirror
-
-    @property
-    def name(self) -> str:
-        return "record"
-
-    @property
-    def version(self) -> str:
-        return "0"
-
-    def log_hyperparams(self, *args: Any, **kwargs: Any) -> None:
-        """The settings are in `config.yaml`; nothing to do."""
-
-    def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
-        self.file.append(int(step or 0), dict(metrics))
-        if self.mirror is not None:
-            self.mirror.log(dict(metrics), int(step or 0))
 
 
 def resolve_mode(mode: str) -> str:

@@ -10,9 +10,9 @@ from typing import Any
 def print_plan(machine: Mapping[str, Any], *, name: str, seed: int, folder: Path) -> None:
     """What every `auto` became."""
     print(
-        f"arm {name}, seed {seed}: {machine['device']}, {machine['threads']} threads, "
-        f"{machine['precision']}, attention {machine['attention_backend']} "
-        f"({machine['backend_reason']})\nfolder {folder}",
+        f"arm {name}, seed {seed}: {machine['device']}, {machine['threads']} thread"
+        f"{'s' * (machine['threads'] != 1)}, {machine['precision']}, attention "
+        f"{machine['attention_backend']} with the {machine['kernel']} kernel\nfolder {folder}",
         flush=True,
     )
 
@@ -26,7 +26,7 @@ def print_summary(record: Mapping[str, Any], folder: Path, *, again: bool = Fals
     if again:
         console.print("This run is complete; force=true runs it again.")
     table = Table(title=f"arm {record['arm']}, seed {record['seed']}", title_justify="left")
-    for column, justify in (("score", "left"), ("value", "right"), ("reads nothing", "right")):
+    for column, justify in (("score", "left"), ("value", "right"), ("baseline", "right")):
         table.add_column(column, justify=justify)  # type: ignore[arg-type]
     table.add_column("n", justify="right")
     table.add_column("note")
@@ -34,8 +34,8 @@ def print_summary(record: Mapping[str, Any], folder: Path, *, again: bool = Fals
         table.add_row(name, value, baseline, count, note)
     console.print(table)
     console.print(
-        "One seed: no interval. 'reads nothing' = majority class or mean of the training labels, "
-        "counting for masked-LM accuracy.",
+        "One seed: no interval. Baseline: what the majority class of the training labels (their "
+        "mean, for a correlation) scores on the n examples; for masked-LM accuracy, counting.",
         style="dim",
     )
     for line in facts(record):
@@ -47,21 +47,23 @@ def rows(record: Mapping[str, Any]) -> list[tuple[str, str, str, str, str]]:
     """(score, value, baseline, number of examples, note) for each score."""
     scores = record["scores"]
     measured = {
-        name: entry
+        name: (entry, task.get("collapsed", {}))
         for task in record.get("evaluation", {}).values()
         for name, entry in task["metrics"].items()
     }
     trigram = scores.get("val/token_mask/trigram_accuracy")
     found = []
     for name, value in scores.items():
-        entry = measured.get(name)
+        entry, collapsed = measured.get(name, (None, {}))
         if name.endswith(("gram_accuracy",)):
             continue
         baseline, count, note = "", "", ""
         if entry is not None:
             baseline, count = f"{entry['majority']:.3f}", str(entry["n"])
-            flags = sorted({flag for flag in entry["flags"] if flag})
-            note = ", ".join(flags)
+            flags = {flag for flag in entry["flags"] if flag}
+            if any(any(split) for split in collapsed.values()):
+                flags.add("constant prediction")
+            note = ", ".join(sorted(flags))
         elif name == "val/token_mask/accuracy" and trigram is not None:
             baseline, note = f"{trigram:.3f}", "baseline: two-sided trigram"
         found.append((name, f"{value:.3f}", baseline, count, note))
@@ -90,6 +92,13 @@ def facts(record: Mapping[str, Any]) -> list[str]:
                 else ""
             )
         )
+    for name, task in record.get("evaluation", {}).items():
+        lines += [f"{name}: {split} {note}" for split, note in task.get("notes", {}).items()]
+    for rule, average in record.get("averages", {}).items():
+        if average["value"] is None:
+            lines.append(f"{rule}: no average, missing {', '.join(average['missing'])}")
+        else:
+            lines.append(f"{rule} = {average['formula']}")
     if "train/nsp_accuracy" in derived["last_window"]:
         accuracy = derived["last_window"]["train/nsp_accuracy"]
         lines.append(f"next-sentence accuracy over the last logged training steps: {accuracy:.3f}")

@@ -143,7 +143,7 @@ def test_the_same_arm_under_another_spelling_is_the_same_run(ablate):
 
 
 def test_counting_baselines_belong_to_the_run_that_asked(ablate):
-    ablate("evaluation=none")
+    ablate("evaluation=none", "evaluation.ngram_baseline=false")
     _, records = ablate()
     by_kind = {"evaluation" in str(folder): record for folder, record in records.items()}
     assert len(records) == 2

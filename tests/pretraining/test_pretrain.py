@@ -11,7 +11,7 @@ from ablate.inputs.masking import MaskingPolicy
 from ablate.pretraining import pretrain as fits
 from ablate.pretraining.callbacks import Interrupted, checkpoint_path
 from ablate.run.stages import forget_after
-from ablate.tracking.loggers import RecordLogger
+from ablate.tracking.lightning import RecordLogger
 from ablate.tracking.record import MetricsFile
 
 
