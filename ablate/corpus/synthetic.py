@@ -151,15 +151,16 @@ class _Story:
     def opinion(self) -> list[str]:
         """A judgement with what follows from it, often beside another of the same polarity.
 
-        Adjectives that stand together ("X and Y", "X and good") are what polarity is learned from.
+        Polarity is learned from neighbours: "liked X things", "X and Y", "X and good".
         Its polarity is new each time: were it a property of the story, liked and hated could be
         copied from elsewhere and no adjective would come to mean anything.
         """
         draw, person, positive = self.draw, self.main(self.people), self.draw.flip()
         thing, said = self.main(self.things), self.said[positive]
         after = self.consequence(person, thing, positive)
-        if not said.startswith("not ") and draw.flip(0.4):
-            return [f"{person.name} {self.attitude(positive)} the {said} {thing.word} ."]
+        if not said.startswith("not ") and draw.flip(0.6):
+            things = thing._replace(plural=True).word
+            return [f"{person.name} {self.attitude(positive)} {said} {things} ."]
         if draw.flip(0.5):
             verdict = "good" if positive else "bad"
             said += f" and {verdict if draw.flip(0.4) else self.judged(positive)}"
@@ -250,8 +251,8 @@ class _Story:
 
 
 _PASSAGES: tuple[tuple[Callable[[_Story], list[str]], float], ...] = (
-    (_Story.event, 0.42),
-    (_Story.opinion, 0.34),
+    (_Story.event, 0.38),
+    (_Story.opinion, 0.38),
     (_Story.agreement, 0.12),
     (_Story.reflexive, 0.04),
     (_Story.kind, 0.02),
