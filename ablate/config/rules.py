@@ -49,7 +49,7 @@ _UNUSED: dict[str, dict[str, tuple[str, ...]]] = {
 }
 _PLACEHOLDER_VOCABULARY = 1000
 _PUBLISHED_STD, _PUBLISHED_WIDTH = 0.02, 768
-_RATE_TIMES_WIDTH = 0.32
+_RATE_TIMES_WIDTH = {"pre": 0.32, "post": 0.19}  # post-norm stays on the plateau at more
 
 
 def check(settings: Settings) -> None:
@@ -80,7 +80,8 @@ def resolve(settings: Settings) -> Settings:
     if out.encoder.init_std is None:
         out.encoder.init_std = round(_PUBLISHED_STD * (_PUBLISHED_WIDTH / width) ** 0.5, 6)
     if out.optimizer.learning_rate is None:
-        out.optimizer.learning_rate = round(_RATE_TIMES_WIDTH / width, 8)
+        peak = _RATE_TIMES_WIDTH.get(out.encoder.norm_position, 0.0) / width
+        out.optimizer.learning_rate = round(peak, 8)
     if out.encoder.max_position_embeddings is None:
         out.encoder.max_position_embeddings = out.input_format.max_length
     whole = out.trainer.global_batch_size
