@@ -37,3 +37,17 @@ def built_in(tmp_path_factory):
     )
     tokenizer = training.from_morphemes(corpus.morphemes, cache_dir=cache)
     return corpus, tokenizer, store.build(corpus, tokenizer, cache_dir=cache)
+
+
+@pytest.fixture(scope="session")
+def tokenizer():
+    """The built-in language's morphemes in a bare WordPiece, independent of `ablate.tokens`."""
+    from tokenizers import Tokenizer, models, pre_tokenizers
+
+    from ablate.corpus.synthetic import morphemes
+
+    entries = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *morphemes()]
+    vocabulary = {entry: i for i, entry in enumerate(entries)}
+    made = Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]"))
+    made.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    return made

@@ -123,6 +123,8 @@ def readable(error: BaseException) -> str:
         error = error.__cause__
         texts.append(str(error))
     whole = "\n".join(texts)
+    named = re.search(r"full_key: ([\w.]+)", whole)
+    key = named.group(1) if named else "this"
     if found := re.search(r"Could not override '([\w.@/]+)'", whole):
         return unknown_key(found.group(1))
     if found := re.search(r"Could not find '(\w[\w/]*)/([^'/]+)'", whole):
@@ -145,11 +147,9 @@ def readable(error: BaseException) -> str:
             "each type -m in front, for one list type 'key=[a,b]', for a text 'key=\"a,b\"'"
         )
     if "not a ListConfig" in whole:
-        key = re.search(r"full_key: ([\w.]+)", whole)
-        return f"{key.group(1) if key else 'this'} is a list; type 'key=[a,b]'"
+        return f"{key} is a list; type 'key=[a,b]'"
     if "is not a subclass of" in whole:
-        key = re.search(r"full_key: ([\w.]+)", whole)
-        return f"{key.group(1) if key else 'this'} is a group of settings; type group.key=value"
+        return f"{key} is a group of settings; type group.key=value"
     if re.search(r"mismatched input|extraneous input|token recognition|no viable", whole):
         return (
             "an override cannot be parsed: "
@@ -158,9 +158,8 @@ def readable(error: BaseException) -> str:
             "'key=\"value\"'"
         )
     if found := re.search(r"(?:Value|Invalid value) '([^']*)'.*", whole):
-        key = re.search(r"full_key: ([\w.]+)", whole)
         line = found.group(0).split("\n")[0]
-        return f"{key.group(1) if key else 'setting'}={found.group(1)}: {line}"
+        return f"{key}={found.group(1)}: {line}"
     lines = [line.strip() for line in whole.split("\n") if line.strip()]
     return "; ".join(dict.fromkeys(lines[:3]))
 

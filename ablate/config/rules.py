@@ -12,18 +12,14 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-from ablate.config.schema import (
-    CorpusSettings,
-    EvaluationSettings,
-    Settings,
-    TokenizerSettings,
-)
+from ablate.config.schema import CorpusSettings, EvaluationSettings, Settings, TokenizerSettings
 from ablate.encoder.config import EncoderConfig
 from ablate.evaluation import synthetic_tasks
 from ablate.inputs.formats import FORMATS, PAIR_FORMATS
 from ablate.inputs.masking import MaskingPolicy
 from ablate.pretraining.machine import ACCELERATORS, PRECISIONS
 from ablate.pretraining.schedules import SCHEDULES
+from ablate.tracking.loggers import MODES
 
 CORPORA = ("synthetic", "files", "hub")
 TOKENIZERS = ("wordpiece", "byte_bpe", "unigram", "pretrained")
@@ -297,4 +293,4 @@ def _check_evaluation(settings: Settings) -> None:
             f"type 'evaluation.tasks=[{names}]'"
         )
     _one_of("tracking.kind", settings.tracking.kind, TRACKING_KINDS)
-    _one_of("tracking.mode", settings.tracking.mode, ("auto", "online", "offline", "disabled"))
+    _one_of("tracking.mode", settings.tracking.mode, MODES)

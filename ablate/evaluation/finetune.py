@@ -24,7 +24,7 @@ from torch.nn import functional as F
 from ablate import rng
 from ablate.encoder.backends import Backend, resolve
 from ablate.encoder.encoder import Encoder
-from ablate.encoder.heads import ClassificationHead, MaskedLanguageModel
+from ablate.encoder.heads import POOLINGS, ClassificationHead, MaskedLanguageModel
 from ablate.evaluation.encoding import EncodedTask, Rows, batches_by_tokens
 from ablate.pretraining.optimizers import adamw
 from ablate.pretraining.schedules import learning_rate_factor
@@ -72,6 +72,7 @@ class FinetuneSettings:
             "gradient_clip": self.gradient_clip > 0,
             "dropout": 0 <= self.dropout < 1,
             "precision": self.precision in PRECISIONS,
+            "pooling": self.pooling in POOLINGS,
         }
         wrong = [name for name, good in rules.items() if not good]
         if wrong:

@@ -68,6 +68,20 @@ def _compiled(name: str) -> Callable[..., Any]:
     return numba.njit(cache=True)(getattr(planning, name))
 
 
+def check_partners(input_format: str, num_documents: int) -> None:
+    """Refuse a pair format without a second document to draw partners from.
+
+    Raises:
+        ValueError: pairs are asked of fewer than two documents.
+    """
+    if input_format in PAIR_FORMATS and num_documents < 2:
+        raise ValueError(
+            f"input_format={input_format} draws random partners from other documents and needs at "
+            f"least 2 training documents, the corpus has {num_documents}; give a larger corpus or "
+            "type input_format=full_sentences nsp=false"
+        )
+
+
 def plan_epoch(
     store: TokenStore,
     documents: np.ndarray,
@@ -96,12 +110,7 @@ def plan_epoch(
         )
     if max_length < 8:
         raise ValueError(f"input_format.max_length={max_length} must be at least 8 tokens")
-    if input_format in PAIR_FORMATS and len(documents) < 2:
-        raise ValueError(
-            f"input_format={input_format} draws random partners from other documents and needs at "
-            f"least 2 training documents, the corpus has {len(documents)}; give a larger corpus or "
-            "type input_format=full_sentences nsp=false"
-        )
+    check_partners(input_format, len(documents))
     generator = rng.generator(seed, "plan", epoch, replicate)
     order = generator.permutation(documents) if shuffle else np.asarray(documents)
     sentence_starts = np.asarray(store.sentence_starts, dtype=np.int64)

@@ -69,6 +69,19 @@ def assemble(
     return AssembledRows(input_ids, types, eligible, word_starts, lengths)
 
 
+def check_words(selection: str, tokenizer: Tokenizer) -> None:
+    """Refuse whole-word masking where the tokenizer cannot tell words apart.
+
+    Raises:
+        ValueError: naming the tokenizer's file and what to type.
+    """
+    if selection == "whole_word" and not tokenizer.knows_words:
+        raise ValueError(
+            "masking.selection=whole_word needs a tokenizer with a pre-tokenizer that tells "
+            f"words apart, {tokenizer.file} has none; type masking.selection=token"
+        )
+
+
 class MaskedRows:
     """Draws masked batches; `stream_seed` and the names after it address the masking stream."""
 
@@ -83,11 +96,7 @@ class MaskedRows:
         replicate: int = 0,
         stream: str = "masking",
     ) -> None:
-        if policy.selection == "whole_word" and not tokenizer.knows_words:
-            raise ValueError(
-                "masking.selection=whole_word needs a tokenizer with a pre-tokenizer that tells "
-                f"words apart, {tokenizer.file} has none; type masking.selection=token"
-            )
+        check_words(policy.selection, tokenizer)
         self.store, self.tokenizer, self.policy = store, tokenizer, policy
         self.max_length = max_length
         self.key = rng.key(seed, stream, replicate)

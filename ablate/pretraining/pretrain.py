@@ -1,7 +1,7 @@
 """Model + data + settings -> a trained model and what the record needs: one Lightning fit.
 
-Continues from the newest checkpoint in `folder` where there is one. A budget of 0 trains nothing
-and validates the initial weights (the "no pretraining" arm).
+Continues from the checkpoint that it is given (`callbacks.newest_checkpoint` finds it). A budget
+of 0 trains nothing and validates the initial weights (the "no pretraining" arm).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import pytorch_lightning as pl
 from pytorch_lightning.loggers import Logger
 
 from ablate.inputs.datamodule import PretrainingData
-from ablate.pretraining.callbacks import Checkpoints, Throughput, newest_checkpoint
+from ablate.pretraining.callbacks import Checkpoints, Throughput
 from ablate.pretraining.module import PretrainingModule
 
 _NOISE = (  # advice that does not hold for this design, or that concerns Lightning's own code
@@ -52,6 +52,7 @@ def pretrain(
     data: PretrainingData,
     *,
     folder: Path,
+    resume_from: tuple[Path, int] | None,
     loggers: Sequence[Logger],
     accelerator: str,
     devices: int,
@@ -63,6 +64,7 @@ def pretrain(
     """Train `module` over the budget of `data`; checkpoints go under `folder`.
 
     Args:
+        resume_from: (checkpoint, its step) to continue from, or None.
         accelerator: `cpu` or `cuda`; precision: `fp32` or `bf16` (autocast).
         num_validations: validations spread evenly over the steps, the last one at the end.
         checkpoint_every: optimizer steps between checkpoints.
@@ -91,10 +93,9 @@ def pretrain(
         use_distributed_sampler=False,
         log_every_n_steps=10**9,
     )
-    newest = newest_checkpoint(folder)
     start = time.perf_counter()
     if total:
-        trainer.fit(module, datamodule=data, ckpt_path=newest and str(newest[0]))
+        trainer.fit(module, datamodule=data, ckpt_path=resume_from and str(resume_from[0]))
     seconds = time.perf_counter() - start
     if module.validated_at != total:
         trainer.validate(module, datamodule=data, verbose=False)
@@ -108,7 +109,7 @@ def pretrain(
             "seconds": throughput.seconds + seconds,
         },
         masking=module.counts.shares(),
-        resumed_from=newest[1] if newest else None,
+        resumed_from=resume_from[1] if resume_from else None,
         seconds=seconds,
         tokens_per_second=throughput.rate(module.tokens),
     )

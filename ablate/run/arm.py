@@ -9,20 +9,21 @@ from __future__ import annotations
 import functools
 import os
 import sys
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ablate import rng
 from ablate.config.compose import task_spec
-from ablate.config.fingerprint import pretraining_identity
+from ablate.config.fingerprint import fingerprint, pretraining_identity
 from ablate.config.rules import encoder_arguments, resolve
 from ablate.config.schema import Settings
 from ablate.corpus import sources
 from ablate.encoder.config import EncoderConfig
-from ablate.inputs.formats import PAIR_FORMATS
+from ablate.inputs.formats import check_partners
+from ablate.inputs.masking import MaskingPolicy
 from ablate.pretraining import machine
+from ablate.run.progress import Stage
 
 
 @dataclass
@@ -47,25 +48,37 @@ class Arm:
         progress = Stage("token store", total).advance if shown else None
         return store.build(self.corpus, self.tokenizer, cache_dir=self.cache, progress=progress)
 
+    @functools.cached_property
+    def data(self) -> Any:
+        """Training steps and validation batches; the validation is drawn once for all its uses."""
+        from ablate.inputs.datamodule import PretrainingData
 
-class Stage:
-    """A line on stderr whenever another tenth of a long stage is done, after its first seconds."""
+        settings = self.settings
+        return PretrainingData(
+            self.store,
+            self.tokenizer,
+            MaskingPolicy(**vars(settings.masking)),
+            input_format=settings.input_format.name,
+            max_length=settings.input_format.max_length,
+            short_seq_prob=settings.input_format.short_seq_prob,
+            validation_threshold=self.corpus.validation_threshold,
+            validation_seed=settings.corpus.seed,
+            validation_rows=settings.trainer.validation_rows,
+            clock=settings.budget.clock,
+            amount=settings.budget.amount,
+            global_batch_size=settings.trainer.global_batch_size,
+            micro_batch_size=settings.trainer.micro_batch_size
+            or settings.trainer.global_batch_size,
+            num_workers=settings.trainer.num_workers,
+            seed=settings.seed,
+            replicate_data=settings.replicate.data,
+            replicate_masks=settings.replicate.masks,
+        )
 
-    def __init__(self, name: str, total: int, *, patience: float = 3.0) -> None:
-        self.name, self.total, self.done = name, max(total, 1), 0
-        self._next = time.monotonic() + patience
-        self._tenth = 0
-
-    def advance(self, count: int) -> None:
-        self.done += count
-        tenth = self.done * 10 // self.total
-        if tenth > self._tenth and time.monotonic() > self._next:
-            self._tenth = tenth
-            print(
-                f"{self.name}: {self.done:,} of {self.total:,} documents",
-                file=sys.stderr,
-                flush=True,
-            )
+    @functools.cached_property
+    def pretraining(self) -> str:
+        """Fingerprint of the pretraining."""
+        return fingerprint(self.identity)
 
 
 def prepare(given: Settings) -> Arm:
@@ -81,6 +94,7 @@ def prepare(given: Settings) -> Arm:
     import torch
 
     from ablate.encoder import backends
+    from ablate.inputs.rows import check_words
 
     device = machine.resolve_device(settings.trainer.accelerator)
     precision = machine.resolve_precision(
@@ -94,13 +108,7 @@ def prepare(given: Settings) -> Arm:
         max_length=settings.input_format.max_length,
     )
     cache = Path(settings.paths.cache_dir).expanduser()
-    try:
-        cache.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ValueError(
-            f"paths.cache_dir={cache} cannot be written ({error.strerror}); "
-            "type paths.cache_dir=FOLDER"
-        ) from None
+    make_folder("paths.cache_dir", cache)
     if settings.trainer.progress_bar and settings.corpus.kind != "synthetic":
         print("corpus: reading, the first time", file=sys.stderr, flush=True)
     corpus = open_corpus(settings, cache)
@@ -125,25 +133,25 @@ def prepare(given: Settings) -> Arm:
         machine=facts,
     )
     encoder = EncoderConfig(**arguments)
-    _check_data(settings, corpus, tokenizer)
+    check_words(settings.masking.selection, tokenizer)
+    training = corpus.counts["documents"] - corpus.counts["validation_documents"]
+    check_partners(settings.input_format.name, training)
     facts = {**facts, "backend_reason": backend.reason}
     return Arm(settings, corpus, tokenizer, encoder, backend, facts, identity, cache)
 
 
-def _check_data(settings: Settings, corpus: sources.Corpus, tokenizer: Any) -> None:
-    """What only the data can tell, refused before a folder is made."""
-    if settings.masking.selection == "whole_word" and not tokenizer.knows_words:
+def make_folder(setting: str, folder: Path) -> None:
+    """Create the folder of a `paths` setting.
+
+    Raises:
+        ValueError: it cannot be written.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
         raise ValueError(
-            f"masking.selection=whole_word needs words, and {tokenizer.file} has no pre-tokenizer "
-            "that tells them apart; type masking=bert_80_10_10"
-        )
-    training = corpus.counts["documents"] - corpus.counts["validation_documents"]
-    if settings.input_format.name in PAIR_FORMATS and training < 2:
-        raise ValueError(
-            f"input_format={settings.input_format.name} draws partners from other documents and "
-            f"the corpus has {training} to train on; give more documents, or type "
-            "input_format=full_sentences nsp=false"
-        )
+            f"{setting}={folder} cannot be written ({error.strerror}); type {setting}=FOLDER"
+        ) from None
 
 
 def open_corpus(settings: Settings, cache: Path) -> sources.Corpus:
@@ -239,20 +247,14 @@ def finetune_arguments(arm: Arm) -> dict[str, Any]:
     """Fields of `FinetuneSettings`, checked before anything is trained.
 
     Raises:
-        ValueError: a value out of range, or a pooling that does not exist.
+        ValueError: a value out of range.
     """
-    from ablate.encoder.heads import POOLINGS
     from ablate.evaluation.finetune import FinetuneSettings
 
     fields = dict(vars(arm.settings.evaluation.finetune))
     fields.pop("num_seeds")
     fields["precision"] = arm.machine["precision"]
     FinetuneSettings(**fields)
-    if fields["pooling"] not in POOLINGS:
-        raise ValueError(
-            f"evaluation.finetune.pooling={fields['pooling']} is not one of {', '.join(POOLINGS)}. "
-            f"For example evaluation.finetune.pooling={POOLINGS[0]}"
-        )
     return fields
 
 

@@ -1,7 +1,7 @@
 """One arm x one seed: pretraining -> evaluation -> record -> mirror -> table.
 
 A finished fingerprint is printed and not run again, an unfinished one is continued, a failed one is
-retried; `force` runs it again beside the old record's folder name.
+retried; `force` runs a finished one again from its beginning, in the same folder.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any
 
 from ablate.config.fingerprint import fingerprint, run_identity
 from ablate.config.schema import Settings
-from ablate.run.arm import Arm, finetune_arguments, load_tasks, minimal_pairs, prepare
+from ablate.run.arm import Arm, finetune_arguments, load_tasks, make_folder, minimal_pairs, prepare
 from ablate.run.stages import baselines, evaluate_stage, pretrain_stage
 from ablate.tracking.loggers import Mirror, resolve_mode
 from ablate.tracking.provenance import provenance
@@ -43,24 +43,18 @@ def run(given: Settings, *, overrides: Sequence[str] = ()) -> dict[str, Any]:
     settings = arm.settings
     finetune_arguments(arm)
     tasks = load_tasks(settings, arm.cache)
-    pretraining = fingerprint(arm.identity)
+    pairs = minimal_pairs(settings)
     hashes = {task.spec.name: task.hash() for task in tasks}
-    hashes["minimal_pairs"] = fingerprint({"pairs": minimal_pairs(settings)})
-    mark = fingerprint(run_identity(settings, pretraining=pretraining, tasks=hashes))
+    hashes["minimal_pairs"] = fingerprint({"pairs": pairs})
+    mark = fingerprint(run_identity(settings, pretraining=arm.pretraining, tasks=hashes))
     singles = Path(settings.paths.runs_dir) / "single"
     name = settings.arm or arm_name(overrides)
     path = singles / f"{name}-s{settings.seed}-{mark}"
-    try:
-        singles.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ValueError(
-            f"paths.runs_dir={settings.paths.runs_dir} cannot be written ({error.strerror}); "
-            "type paths.runs_dir=FOLDER"
-        ) from None
+    make_folder("paths.runs_dir", Path(settings.paths.runs_dir))
     # the same arm under another spelling or name is the same run
     path = next(iter(sorted(singles.glob(f"*-s{settings.seed}-{mark}"))), path)
     with locked(path), stoppable():
-        return _run(arm, tasks, RunFolder(path), name=name, mark=mark, overrides=overrides)
+        return _run(arm, tasks, pairs, RunFolder(path), name=name, mark=mark, overrides=overrides)
 
 
 @contextlib.contextmanager
@@ -85,6 +79,7 @@ def stoppable() -> Iterator[None]:
 def _run(
     arm: Arm,
     tasks: list[Any],
+    pairs: list[dict[str, Any]],
     folder: RunFolder,
     *,
     name: str,
@@ -92,7 +87,6 @@ def _run(
     overrides: Sequence[str],
 ) -> dict[str, Any]:
     settings = arm.settings
-    pretraining = fingerprint(arm.identity)
     if folder.status == "complete" and not settings.force:
         replay(arm, folder, mark)
         print_summary(folder.record, folder.path, again=True)
@@ -101,7 +95,7 @@ def _run(
     folder.update(
         status="running",
         fingerprint=mark,
-        pretraining=pretraining,
+        pretraining=arm.pretraining,
         arm=name,
         seed=settings.seed,
         attempt=attempt,
@@ -113,10 +107,10 @@ def _run(
     code = 1
     try:
         print_plan(arm.machine, name=name, seed=settings.seed, folder=folder.path)
-        pretrained = Path(settings.paths.runs_dir) / "pretrained" / pretraining
+        pretrained = Path(settings.paths.runs_dir) / "pretrained" / arm.pretraining
         model, trained = pretrain_stage(arm, pretrained, mirror)
         shutil.copyfile(trained.metrics.path, folder.metrics.path)
-        results = evaluate_stage(arm, model, tasks, folder)
+        results = evaluate_stage(arm, model, tasks, pairs, folder)
         record_results(folder, trained, results, baselines(arm))
         code = 0
     except KeyboardInterrupt:

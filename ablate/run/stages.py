@@ -12,8 +12,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from ablate.inputs.masking import MaskingPolicy
-from ablate.run.arm import Arm, build_model, finetune_arguments, minimal_pairs
+from ablate.run.arm import Arm, build_model, finetune_arguments
+from ablate.run.progress import TaskLines
 from ablate.tracking.loggers import Mirror
 from ablate.tracking.record import MetricsFile, RunFolder, locked
 
@@ -59,32 +59,6 @@ def _pretrain(arm: Arm, path: Path, mirror: Mirror | None) -> tuple[Any, RunFold
     return model, folder
 
 
-def data_module(arm: Arm) -> Any:
-    """The arm's training steps and validation batches."""
-    from ablate.inputs.datamodule import PretrainingData
-
-    settings = arm.settings
-    return PretrainingData(
-        arm.store,
-        arm.tokenizer,
-        MaskingPolicy(**vars(settings.masking)),
-        input_format=settings.input_format.name,
-        max_length=settings.input_format.max_length,
-        short_seq_prob=settings.input_format.short_seq_prob,
-        validation_threshold=arm.corpus.validation_threshold,
-        validation_seed=settings.corpus.seed,
-        validation_rows=settings.trainer.validation_rows,
-        clock=settings.budget.clock,
-        amount=settings.budget.amount,
-        global_batch_size=settings.trainer.global_batch_size,
-        micro_batch_size=settings.trainer.micro_batch_size or settings.trainer.global_batch_size,
-        num_workers=settings.trainer.num_workers,
-        seed=settings.seed,
-        replicate_data=settings.replicate.data,
-        replicate_masks=settings.replicate.masks,
-    )
-
-
 def _train(arm: Arm, model: Any, folder: RunFolder, mirror: Mirror | None) -> dict[str, Any]:
     """Self-test, fit, facts for the record."""
     import torch
@@ -101,7 +75,7 @@ def _train(arm: Arm, model: Any, folder: RunFolder, mirror: Mirror | None) -> di
     settings = arm.settings
     dtype = torch.bfloat16 if arm.machine["precision"] == "bf16" else torch.float32
     backends.self_test(arm.backend, device=arm.machine["device"], dtype=dtype)
-    data = data_module(arm)
+    data = arm.data
     _check_rows(arm, data)
     module = PretrainingModule(
         model,
@@ -124,6 +98,7 @@ def _train(arm: Arm, model: Any, folder: RunFolder, mirror: Mirror | None) -> di
         module,
         data,
         folder=checkpoints,
+        resume_from=newest,
         loggers=[RecordLogger(folder.metrics, mirror)],
         accelerator=arm.machine["device"],
         devices=settings.trainer.devices,
@@ -207,7 +182,6 @@ def baselines(arm: Arm) -> dict[str, float]:
         return {}
     from ablate.evaluation import ngram_baseline
 
-    data = data_module(arm)
     counted = ngram_baseline.count(
         arm.store,
         arm.store.split(arm.corpus.validation_threshold)[0],
@@ -215,7 +189,7 @@ def baselines(arm: Arm) -> dict[str, float]:
         max_tokens=_NGRAM_TOKENS,
     )
     right: dict[str, float] = {}
-    batches = data.validation_batches[0]
+    batches = arm.data.validation_batches[0]
     for batch in batches:
         found = counted.accuracies(
             batch.input_ids.numpy(),
@@ -230,7 +204,9 @@ def baselines(arm: Arm) -> dict[str, float]:
     return {f"val/token_mask/{name}": hits / total for name, hits in right.items()}
 
 
-def evaluate_stage(arm: Arm, model: Any, tasks: list[Any], folder: RunFolder) -> Any:
+def evaluate_stage(
+    arm: Arm, model: Any, tasks: list[Any], pairs: list[dict[str, Any]], folder: RunFolder
+) -> Any:
     """Fine-tuning on each task and the minimal pairs; predictions go under the run's folder."""
     from ablate.evaluation.protocol import evaluate
     from ablate.evaluation.scoring import EvaluationResult
@@ -244,28 +220,10 @@ def evaluate_stage(arm: Arm, model: Any, tasks: list[Any], folder: RunFolder) ->
         model,
         arm.tokenizer,
         tasks=tasks,
-        pairs=minimal_pairs(arm.settings),
+        pairs=pairs,
         seed=arm.settings.seed,
         num_finetune_seeds=wanted.finetune.num_seeds,
         out_dir=folder.path,
-        on_progress=_Lines(show=arm.settings.trainer.progress_bar),
+        on_progress=TaskLines(show=arm.settings.trainer.progress_bar),
         **finetune_arguments(arm),
     )
-
-
-class _Lines:
-    """A line when a task begins; on a terminal the line counts up."""
-
-    def __init__(self, *, show: bool) -> None:
-        self.show, self.task = show, ""
-
-    def __call__(self, task: str, done: int, total: int) -> None:
-        if not self.show:
-            return
-        live = sys.stderr.isatty()
-        if live and (done % 10 == 0 or done == total):
-            end = "\n" if done == total else ""
-            print(f"\revaluating {task}: {done} of {total}", end=end, file=sys.stderr, flush=True)
-        elif not live and task != self.task:
-            print(f"evaluating {task}", file=sys.stderr, flush=True)
-        self.task = task

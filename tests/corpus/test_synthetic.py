@@ -6,20 +6,10 @@ import itertools
 import re
 
 import pytest
-from tokenizers import Tokenizer, models, pre_tokenizers
 
 from ablate.corpus.synthetic import documents, morphemes
 from ablate.corpus.synthetic_lexicon import CLASSES, FUNCTION_WORDS, article, lexicon
 from ablate.corpus.synthetic_phrases import Event, Thing, clause, judgement
-
-
-@pytest.fixture(scope="module")
-def tokenizer() -> Tokenizer:
-    entries = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *morphemes()]
-    vocabulary = {entry: i for i, entry in enumerate(entries)}
-    made = Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]"))
-    made.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    return made
 
 
 @pytest.fixture(scope="module")

@@ -6,9 +6,7 @@ import itertools
 from collections import Counter
 
 import pytest
-from tokenizers import Tokenizer, models, pre_tokenizers
 
-from ablate.corpus.synthetic import morphemes
 from ablate.corpus.synthetic_lexicon import lexicon
 from ablate.corpus.synthetic_phrases import Event, Thing
 from ablate.evaluation import synthetic_pairs
@@ -22,15 +20,6 @@ from ablate.evaluation.synthetic_tasks import (
 )
 
 PARADIGMS = [p.__name__ for p in synthetic_pairs.GRAMMAR + synthetic_pairs.MEANING]
-
-
-@pytest.fixture(scope="module")
-def tokenizer() -> Tokenizer:
-    entries = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", *morphemes()]
-    vocabulary = {entry: i for i, entry in enumerate(entries)}
-    made = Tokenizer(models.WordPiece(vocabulary, unk_token="[UNK]"))
-    made.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    return made
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ import torch
 
 from ablate.inputs.masking import MaskingPolicy
 from ablate.pretraining import pretrain as fits
-from ablate.pretraining.callbacks import Interrupted, checkpoint_path
+from ablate.pretraining.callbacks import Interrupted, checkpoint_path, newest_checkpoint
 from ablate.run.stages import forget_after
 from ablate.tracking.lightning import RecordLogger
 from ablate.tracking.record import MetricsFile
@@ -22,10 +22,11 @@ def fit(make_model, make_data, make_module, tmp_path):
         data = make_data(**data_options)
         module = make_module(model, data, **(module_options or {}))
         metrics = MetricsFile(tmp_path / name / "metrics.jsonl")
-        newest = fits.newest_checkpoint(tmp_path / name / "checkpoints")
+        newest = newest_checkpoint(tmp_path / name / "checkpoints")
         forget_after(metrics, newest[1] if newest else 0, total=len(data.steps))
         result = fits.pretrain(
-            module, data, folder=tmp_path / name / "checkpoints", loggers=[RecordLogger(metrics)],
+            module, data, folder=tmp_path / name / "checkpoints", resume_from=newest,
+            loggers=[RecordLogger(metrics)],
             accelerator="cpu", devices=1, precision="fp32", num_validations=validations,
             checkpoint_every=every, show_progress=False,
         )  # fmt: skip
