@@ -17,7 +17,7 @@ DOORS = {
     "matplotlib": {"report/"},
     "hydra": {"config/compose.py", "__main__.py", "study/"},
     "pytorch_lightning": {"pretraining/", "inputs/datamodule.py", "tracking/lightning.py"},
-    "numba": {"inputs/formats.py"},
+    "numba": {"inputs/compiled.py"},
 }
 FILES = sorted((ROOT / "ablate").rglob("*.py"))
 

@@ -9,40 +9,25 @@ from __future__ import annotations
 
 import copy
 import re
-from collections.abc import Iterable
 from typing import Any
 
-from ablate.config.schema import CorpusSettings, EvaluationSettings, Settings, TokenizerSettings
+from ablate.config.corpus_rules import check_corpus_and_tokenizer
+from ablate.config.input_rules import check_input_format
+from ablate.config.limits import in_range, one_of, refuse_ignored
+from ablate.config.schema import EvaluationSettings, Settings
 from ablate.encoder.config import EncoderConfig
 from ablate.evaluation import synthetic_tasks
-from ablate.inputs.formats import FORMATS, PAIR_FORMATS
 from ablate.inputs.masking import MaskingPolicy
 from ablate.pretraining.machine import ACCELERATORS, PRECISIONS
 from ablate.pretraining.schedules import SCHEDULES
 from ablate.tracking.loggers import MODES
 
-CORPORA = ("synthetic", "files", "hub")
-TOKENIZERS = ("wordpiece", "byte_bpe", "unigram", "pretrained")
-VOCABULARIES = ("auto", "trained", "morphemes")
 GLU_WIDTHS = ("raw", "parameter_matched")
 BACKENDS = ("auto", "eager", "sdpa", "flash")
 CLOCKS = ("tokens", "steps")
 EVALUATIONS = ("synthetic", "glue", "none")
 TRACKING_KINDS = ("wandb", "none")
-_HUB_ONLY = ("name", "config", "split", "revision", "streaming", "document_rule")
-_KINDS = {"corpus": CORPORA, "tokenizer": TOKENIZERS, "evaluation": EVALUATIONS}
-_UNUSED: dict[str, dict[str, tuple[str, ...]]] = {
-    "corpus": {
-        "synthetic": ("path", "text_field", "max_documents", *_HUB_ONLY),
-        "files": (*_HUB_ONLY, "num_documents"),
-        "hub": ("path", "num_documents"),
-    },
-    "tokenizer": {
-        **dict.fromkeys(("wordpiece", "byte_bpe", "unigram"), ("path",)),
-        "pretrained": ("vocab_size",),
-    },
-    "evaluation": {"synthetic": ("path",), "none": ("path",)},
-}
+_EVALUATION_UNUSED = {"synthetic": ("path",), "none": ("path",)}
 _PLACEHOLDER_VOCABULARY = 1000
 _PUBLISHED_STD, _PUBLISHED_WIDTH = 0.02, 768
 _RATE_TIMES_WIDTH = {"pre": 0.32, "post": 0.19}  # post-norm stays on the plateau at more
@@ -55,8 +40,9 @@ def check(settings: Settings) -> None:
         ValueError: naming the setting, what was given, what is allowed and what to type.
     """
     for name, size in vars(settings.size).items():
-        _in_range(f"size.{name}", size, 1, 2**24, 64)
-    _check_data(settings)
+        in_range(f"size.{name}", size, 1, 2**24, 64)
+    check_corpus_and_tokenizer(settings, resolve(settings).tokenizer.vocabulary)
+    check_input_format(settings)
     _check_training(settings)
     _check_evaluation(settings)
     MaskingPolicy(**vars(settings.masking))
@@ -120,90 +106,17 @@ def encoder_arguments(settings: Settings, vocab_size: int, pad_token_id: int) ->
     }
 
 
-def _one_of(name: str, given: str, allowed: Iterable[str]) -> None:
-    allowed = list(allowed)
-    if given not in allowed:
-        raise ValueError(
-            f"{name}={given} is not possible; allowed: {', '.join(allowed)}. "
-            f"For example {name}={allowed[0]}"
-        )
-
-
-def _in_range(name: str, given: float, low: float, high: float, example: float) -> None:
-    if not low <= given <= high:
-        limits = f"at least {low}" if high == float("inf") else f"from {low} to {high}"
-        raise ValueError(f"{name}={given} must be {limits}. For example {name}={example}")
-
-
-def _refuse_ignored(group: str, kind: str, settings: object, defaults: object) -> None:
-    """A value that this kind of corpus, tokenizer or evaluation would not read is a mistake."""
-    for name in _UNUSED[group].get(kind, ()):
-        given = getattr(settings, name)
-        if given != getattr(defaults, name):
-            readers = [k for k in _KINDS[group] if name not in _UNUSED[group].get(k, ())]
-            raise ValueError(
-                f"{group}.{name}={given} has no effect on {group}={kind}; leave it out, or type "
-                f"{group}={' or '.join(readers)}"
-            )
-
-
-def _check_data(settings: Settings) -> None:
-    corpus, tokenizer, rows = settings.corpus, settings.tokenizer, settings.input_format
-    _one_of("corpus.kind", corpus.kind, CORPORA)
-    _refuse_ignored("corpus", corpus.kind, corpus, CorpusSettings())
-    if corpus.kind == "files" and not corpus.path:
-        raise ValueError("corpus=files needs a file: type corpus.path=text.jsonl (or a folder)")
-    if corpus.kind == "hub" and not corpus.name:
-        raise ValueError("corpus=hub needs a data set: type corpus.name=Salesforce/wikitext")
-    _in_range("corpus.validation_fraction", corpus.validation_fraction, 1e-6, 0.9, 0.01)
-    _in_range("corpus.num_documents", corpus.num_documents, 4, float("inf"), 14_000)
-    if corpus.max_documents is not None:
-        _in_range("corpus.max_documents", corpus.max_documents, 2, float("inf"), 1000)
-    _one_of("tokenizer.kind", tokenizer.kind, TOKENIZERS)
-    _one_of("tokenizer.vocabulary", tokenizer.vocabulary, VOCABULARIES)
-    _refuse_ignored("tokenizer", tokenizer.kind, tokenizer, TokenizerSettings())
-    if tokenizer.kind == "pretrained" and not tokenizer.path:
-        raise ValueError("tokenizer=pretrained needs a file: type tokenizer.path=tokenizer.json")
-    if resolve(settings).tokenizer.vocabulary == "morphemes":
-        if corpus.kind != "synthetic" or tokenizer.kind != "wordpiece":
-            raise ValueError(
-                "tokenizer.vocabulary=morphemes is the built-in language's WordPiece vocabulary: "
-                "it needs corpus=synthetic tokenizer=wordpiece; type tokenizer.vocabulary=trained"
-            )
-        if not tokenizer.lowercase:
-            raise ValueError(
-                "tokenizer.lowercase=false has no effect on the built-in language, which is lower "
-                "case; leave it out, or type tokenizer.vocabulary=trained"
-            )
-        if tokenizer.vocab_size is not None:
-            raise ValueError(
-                f"tokenizer.vocab_size={tokenizer.vocab_size} has no effect on "
-                "tokenizer.vocabulary=morphemes; type tokenizer.vocabulary=trained, or leave "
-                "tokenizer.vocab_size out"
-            )
-    if tokenizer.vocab_size is not None:
-        _in_range("tokenizer.vocab_size", tokenizer.vocab_size, 32, 2**20, 8192)
-    _one_of("input_format.name", rows.name, FORMATS)
-    _in_range("input_format.max_length", rows.max_length, 8, 2**20, 128)
-    _in_range("input_format.short_seq_prob", rows.short_seq_prob, 0, 1, 0.1)
-    if settings.nsp and rows.name not in PAIR_FORMATS:
-        raise ValueError(
-            f"nsp=true needs rows that are pairs of segments, and input_format={rows.name} is one "
-            f"stream; type input_format={' or input_format='.join(PAIR_FORMATS)}, or nsp=false"
-        )
-
-
 def _check_training(settings: Settings) -> None:
     infinite = float("inf")
-    _in_range("seed", settings.seed, 0, 2**63 - 1, 0)
-    _one_of("attention_backend", settings.attention_backend, BACKENDS)
-    _one_of("objective.name", settings.objective.name, ("mlm",))
-    _in_range("encoder.dropout", settings.encoder.dropout, 0, 0.99, 0.1)
-    _in_range("size.intermediate_size", settings.size.intermediate_size, 8, 2**24, 256)
+    in_range("seed", settings.seed, 0, 2**63 - 1, 0)
+    one_of("attention_backend", settings.attention_backend, BACKENDS)
+    one_of("objective.name", settings.objective.name, ("mlm",))
+    in_range("encoder.dropout", settings.encoder.dropout, 0, 0.99, 0.1)
+    in_range("size.intermediate_size", settings.size.intermediate_size, 8, 2**24, 256)
     for name, number in vars(settings.replicate).items():
-        _in_range(f"replicate.{name}", number, 0, 2**63 - 1, 1)
-    _one_of("trainer.precision", settings.trainer.precision, PRECISIONS)
-    _one_of("trainer.accelerator", settings.trainer.accelerator, ACCELERATORS)
+        in_range(f"replicate.{name}", number, 0, 2**63 - 1, 1)
+    one_of("trainer.precision", settings.trainer.precision, PRECISIONS)
+    one_of("trainer.accelerator", settings.trainer.accelerator, ACCELERATORS)
     if settings.arm is not None and not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", settings.arm):
         raise ValueError(
             f"arm={settings.arm!r} becomes a folder's name: letters, digits, '.', '_' and '-'. "
@@ -212,38 +125,38 @@ def _check_training(settings: Settings) -> None:
     for name, folder in vars(settings.paths).items():
         if not folder:
             raise ValueError(f"paths.{name} is empty; type for example paths.{name}=runs")
-    _one_of("encoder.glu_width", settings.encoder.glu_width, GLU_WIDTHS)
+    one_of("encoder.glu_width", settings.encoder.glu_width, GLU_WIDTHS)
     if settings.encoder.causal:
         raise ValueError(
             "encoder.causal=true with objective=mlm: a masked-LM encoder sees both sides; "
             "type encoder.causal=false"
         )
-    _one_of("optimizer.name", settings.optimizer.name, ("adamw",))
+    one_of("optimizer.name", settings.optimizer.name, ("adamw",))
     rate = settings.optimizer.learning_rate
     if rate is not None:
-        _in_range("optimizer.learning_rate", rate, 1e-9, 10.0, 1e-3)
-    _in_range("optimizer.weight_decay", settings.optimizer.weight_decay, 0, 10, 0.01)
-    _in_range("optimizer.eps", settings.optimizer.eps, 1e-20, 1, 1e-6)
-    _in_range("optimizer.gradient_clip", settings.optimizer.gradient_clip, 1e-6, infinite, 1.0)
+        in_range("optimizer.learning_rate", rate, 1e-9, 10.0, 1e-3)
+    in_range("optimizer.weight_decay", settings.optimizer.weight_decay, 0, 10, 0.01)
+    in_range("optimizer.eps", settings.optimizer.eps, 1e-20, 1, 1e-6)
+    in_range("optimizer.gradient_clip", settings.optimizer.gradient_clip, 1e-6, infinite, 1.0)
     betas = settings.optimizer.betas
     if len(betas) != 2 or not all(0 <= beta < 1 for beta in betas):
         raise ValueError(
             f"optimizer.betas={betas} must be two numbers in [0, 1); "
             "type 'optimizer.betas=[0.9,0.98]'"
         )
-    _one_of("schedule.name", settings.schedule.name, SCHEDULES)
-    _in_range("schedule.warmup_fraction", settings.schedule.warmup_fraction, 0, 0.999, 0.1)
-    _in_range("schedule.final_fraction", settings.schedule.final_fraction, 0, 1, 0.0)
-    _one_of("budget.clock", settings.budget.clock, CLOCKS)
-    _in_range("budget.amount", settings.budget.amount, 0, infinite, 3_000_000)
+    one_of("schedule.name", settings.schedule.name, SCHEDULES)
+    in_range("schedule.warmup_fraction", settings.schedule.warmup_fraction, 0, 0.999, 0.1)
+    in_range("schedule.final_fraction", settings.schedule.final_fraction, 0, 1, 0.0)
+    one_of("budget.clock", settings.budget.clock, CLOCKS)
+    in_range("budget.amount", settings.budget.amount, 0, infinite, 3_000_000)
     trainer = settings.trainer
     for name in ("global_batch_size", "log_every", "checkpoint_every", "validation_rows"):
-        _in_range(f"trainer.{name}", getattr(trainer, name), 1, infinite, 16)
+        in_range(f"trainer.{name}", getattr(trainer, name), 1, infinite, 16)
     for name in ("micro_batch_size", "threads"):
         if getattr(trainer, name) is not None:
-            _in_range(f"trainer.{name}", getattr(trainer, name), 1, infinite, 1)
-    _in_range("trainer.num_workers", trainer.num_workers, 0, 256, 0)
-    _in_range("trainer.num_validations", trainer.num_validations, 0, infinite, 4)
+            in_range(f"trainer.{name}", getattr(trainer, name), 1, infinite, 1)
+    in_range("trainer.num_workers", trainer.num_workers, 0, 256, 0)
+    in_range("trainer.num_validations", trainer.num_validations, 0, infinite, 4)
     if trainer.devices != 1:
         raise ValueError(
             f"trainer.devices={trainer.devices}: one device a run is what is built and tested; "
@@ -253,15 +166,18 @@ def _check_training(settings: Settings) -> None:
 
 def _check_evaluation(settings: Settings) -> None:
     evaluation = settings.evaluation
-    _one_of("evaluation.kind", evaluation.kind, EVALUATIONS)
-    _refuse_ignored("evaluation", evaluation.kind, evaluation, EvaluationSettings())
+    one_of("evaluation.kind", evaluation.kind, EVALUATIONS)
+    refuse_ignored(
+        "evaluation", evaluation.kind, evaluation, EvaluationSettings(), _EVALUATION_UNUSED,
+        EVALUATIONS,
+    )  # fmt: skip
     if evaluation.kind == "synthetic":
         for name in evaluation.tasks:
-            _one_of("evaluation.tasks", name, synthetic_tasks.TASKS)
-    _in_range("evaluation.pairs_per_paradigm", evaluation.pairs_per_paradigm, 0, 10_000, 60)
+            one_of("evaluation.tasks", name, synthetic_tasks.TASKS)
+    in_range("evaluation.pairs_per_paradigm", evaluation.pairs_per_paradigm, 0, 10_000, 60)
     for name in ("num_train_examples", "num_validation_examples"):
-        _in_range(f"evaluation.{name}", getattr(evaluation, name), 8, 10**7, 800)
-    _in_range("evaluation.finetune.num_seeds", evaluation.finetune.num_seeds, 1, 1000, 3)
+        in_range(f"evaluation.{name}", getattr(evaluation, name), 8, 10**7, 800)
+    in_range("evaluation.finetune.num_seeds", evaluation.finetune.num_seeds, 1, 1000, 3)
     if evaluation.kind == "synthetic" and settings.corpus.kind != "synthetic":
         raise ValueError(
             "evaluation=synthetic asks in the built-in language, which corpus="
@@ -292,5 +208,5 @@ def _check_evaluation(settings: Settings) -> None:
             f"evaluation.tasks names {', '.join(sorted(duplicated))} twice; "
             f"type 'evaluation.tasks=[{names}]'"
         )
-    _one_of("tracking.kind", settings.tracking.kind, TRACKING_KINDS)
-    _one_of("tracking.mode", settings.tracking.mode, MODES)
+    one_of("tracking.kind", settings.tracking.kind, TRACKING_KINDS)
+    one_of("tracking.mode", settings.tracking.mode, MODES)

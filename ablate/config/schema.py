@@ -40,14 +40,36 @@ class InputFormatSettings:
     name: str = "segment_pair"
     max_length: int = 64
     short_seq_prob: float = 0.1
+    pairing: str = "auto"
+    pair_sampling: str = "bert"
+    document_boundary: str = "none"
+    copies: int | None = None
 
 
 @dataclass
 class MaskingSettings:
     selection: str = "token"
     mask_rate: float = 0.15
+    mask_rate_schedule: str = "constant"
+    final_mask_rate: float | None = None
+    mask_rate_step_at: float = 0.5
+    prediction_rate: float | None = None
+    budget_rule: str = "bernoulli"
+    budget_base: str = "eligible"
+    budget_rounding: str = "nearest"
+    max_predictions_per_row: int | None = None
+    overshoot: str = "stop"
     mask_replace_prob: float = 0.8
     random_replace_prob: float = 0.1
+    corruption_unit: str = "token"
+    random_candidates: str = "uniform"
+    copies: int | None = None
+    span_geometric_p: float = 0.2
+    span_max_words: int = 10
+    ngram_weights: list[float] = field(default_factory=lambda: [1.0, 0.5, 1 / 3])
+    pmi_num_ngrams: int = 800_000
+    pmi_max_words: int = 5
+    pmi_min_count: int = 10
 
 
 @dataclass
@@ -192,6 +214,7 @@ class Settings:
 
     seed: int = 0
     nsp: bool = False
+    sop: bool = False
     attention_backend: str = "auto"
     arm: str | None = None
     force: bool = False

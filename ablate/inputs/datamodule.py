@@ -15,8 +15,8 @@ from torch.utils.data import DataLoader
 
 from ablate.inputs.batches import Batch
 from ablate.inputs.formats import Plan, plan_epoch
+from ablate.inputs.masked_rows import MaskedRows
 from ablate.inputs.masking import MaskingPolicy
-from ablate.inputs.rows import MaskedRows
 from ablate.inputs.steps import StepDataset, StepLoader, StepSequence
 from ablate.tokens.store import TokenStore
 from ablate.tokens.tokenizer import Tokenizer
@@ -107,7 +107,9 @@ class PretrainingData(pl.LightningDataModule):
             rows = MaskedRows(
                 self.store,
                 self.tokenizer,
-                MaskingPolicy(selection, 0.15, 1.0, 0.0),
+                MaskingPolicy(
+                    selection, mask_rate=0.15, mask_replace_prob=1.0, random_replace_prob=0.0
+                ),
                 max_length=self.max_length,
                 seed=self.validation_seed,
                 stream="validation",

@@ -10,14 +10,13 @@ definition (BERT puts unused sentences back) and compiled by numba on first use.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
 from ablate import rng
 from ablate.inputs import planning
+from ablate.inputs.compiled import compiled
 from ablate.tokens.store import TokenStore
 
 PAIR_FORMATS = ("segment_pair",)
@@ -58,14 +57,6 @@ class Plan:
         if self.pair_labels is not None:
             found["random_pair_share"] = float((self.pair_labels == 1).mean())
         return found
-
-
-@functools.cache
-def _compiled(name: str) -> Callable[..., Any]:
-    """The loop `planning.<name>` compiled; imported late because numba costs a second."""
-    import numba
-
-    return numba.njit(cache=True)(getattr(planning, name))
 
 
 def check_partners(input_format: str, num_documents: int) -> None:
@@ -118,7 +109,7 @@ def plan_epoch(
     last = np.searchsorted(sentence_starts, store.document_starts[1:])[order].astype(np.int64)
     first, last = first[last > first], last[last > first]
     if input_format in PAIR_FORMATS:
-        loop = _compiled("segment_pairs")
+        loop = compiled(planning.segment_pairs)
         starts, stops, labels, dropped, cut = loop(
             generator, sentence_starts, first, last, max_length - 3, short_seq_prob
         )
@@ -126,7 +117,7 @@ def plan_epoch(
         counts = {"tokens_dropped": int(dropped), "partner_tokens_cut": int(cut)}
         plan = Plan(starts, stops, row_starts, labels, max_length, counts)
     else:
-        loop = _compiled("sentence_streams")
+        loop = compiled(planning.sentence_streams)
         starts, stops, row_starts = loop(
             sentence_starts, first, last, max_length, input_format == "full_sentences",
             input_format == "single_document",

@@ -9,6 +9,7 @@ same function with (1.0, 0.0). Legend: N tokens of the batch end to end.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -35,8 +36,26 @@ class MaskingPolicy:
 
     selection: str = "token"
     mask_rate: float = 0.15
+    mask_rate_schedule: str = "constant"
+    final_mask_rate: float | None = None
+    mask_rate_step_at: float = 0.5
+    prediction_rate: float | None = None
+    budget_rule: str = "bernoulli"
+    budget_base: str = "eligible"
+    budget_rounding: str = "nearest"
+    max_predictions_per_row: int | None = None
+    overshoot: str = "stop"
     mask_replace_prob: float = 0.8
     random_replace_prob: float = 0.1
+    corruption_unit: str = "token"
+    random_candidates: str = "uniform"
+    copies: int | None = None
+    span_geometric_p: float = 0.2
+    span_max_words: int = 10
+    ngram_weights: Sequence[float] = (1.0, 1 / 2, 1 / 3)
+    pmi_num_ngrams: int = 800_000
+    pmi_max_words: int = 5
+    pmi_min_count: int = 10
 
     def __post_init__(self) -> None:
         if self.selection not in SELECTIONS:

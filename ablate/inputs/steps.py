@@ -17,8 +17,8 @@ from torch.utils.data import DataLoader, Dataset
 
 from ablate.inputs.batches import Batch
 from ablate.inputs.formats import Plan
+from ablate.inputs.masked_rows import MaskedRows
 from ablate.inputs.masking import MaskCounts
-from ablate.inputs.rows import MaskedRows
 
 
 @dataclass

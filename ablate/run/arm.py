@@ -94,7 +94,7 @@ def prepare(given: Settings) -> Arm:
     import torch
 
     from ablate.encoder import backends
-    from ablate.inputs.rows import check_words
+    from ablate.inputs.masked_rows import check_words
 
     device = machine.resolve_device(settings.trainer.accelerator)
     precision = machine.resolve_precision(

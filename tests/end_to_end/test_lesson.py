@@ -14,8 +14,8 @@ from ablate.encoder.config import EncoderConfig
 from ablate.encoder.heads import MaskedLanguageModel
 from ablate.encoder.initialization import initialize
 from ablate.inputs.formats import plan_epoch
+from ablate.inputs.masked_rows import MaskedRows
 from ablate.inputs.masking import MaskingPolicy
-from ablate.inputs.rows import MaskedRows
 from ablate.objectives.mlm import masked_lm_loss
 from ablate.tokens import store, training
 

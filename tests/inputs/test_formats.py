@@ -163,9 +163,9 @@ def test_compiled_loop_equals_plain_python(make_store):
     slow = planning.segment_pairs(
         rng.generator(3, "x"), store.sentence_starts, first, last, 13, 0.1
     )
-    from ablate.inputs.formats import _compiled
+    from ablate.inputs.compiled import compiled
 
-    fast = _compiled("segment_pairs")(
+    fast = compiled(planning.segment_pairs)(
         rng.generator(3, "x"), store.sentence_starts, first, last, 13, 0.1
     )
     for ours, theirs in zip(slow, fast, strict=True):

@@ -5,8 +5,8 @@ from hypothesis import strategies as st
 from scipy.stats import binom
 
 from ablate.inputs.formats import plan_epoch
+from ablate.inputs.masked_rows import MaskedRows
 from ablate.inputs.masking import MaskingPolicy, corrupt, select
-from ablate.inputs.rows import MaskedRows
 
 BERT = MaskingPolicy()
 ALL_MASK = MaskingPolicy(mask_replace_prob=1.0, random_replace_prob=0.0)

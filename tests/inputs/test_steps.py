@@ -5,8 +5,8 @@ import pytest
 from torch.utils.data import DataLoader
 
 from ablate.inputs.formats import plan_epoch
+from ablate.inputs.masked_rows import MaskedRows
 from ablate.inputs.masking import MaskingPolicy
-from ablate.inputs.rows import MaskedRows
 from ablate.inputs.steps import StepDataset, StepLoader, StepSequence
 
 
