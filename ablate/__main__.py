@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import os
 import sys
-import traceback
-from pathlib import Path
 from typing import Any
 
 os.environ.setdefault("HYDRA_FULL_ERROR", "1")
@@ -19,7 +17,8 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
-from ablate.config.compose import conf_dir, readable, refuse_overlays, settings_from
+from ablate.config.compose import conf_dir, refuse_overlays, settings_from
+from ablate.config.failures import report
 
 _codes: list[int] = []  # of this process's jobs: one, or under -m several
 
@@ -46,34 +45,6 @@ def _job(config: DictConfig) -> Any:
         if hasattr(error, "exit_code"):  # a signal ends all points, not this one
             raise SystemExit(_codes[-1]) from None
         return None
-
-
-def raised_by_us(error: BaseException) -> bool:
-    """Whether the innermost frame of the traceback is code of this package."""
-    frames = traceback.extract_tb(error.__traceback__)
-    here = str(Path(__file__).resolve().parent)
-    return bool(frames) and str(Path(frames[-1].filename).resolve()).startswith(here)
-
-
-def fail(message: str) -> int:
-    print(f"ablate: {message}", file=sys.stderr)
-    return 2
-
-
-def report(error: Exception) -> int:
-    """Say what went wrong; returns the exit code."""
-    if isinstance(error, (HydraException, OmegaConfBaseException)):
-        return fail(readable(error))
-    if isinstance(error, ValueError) and raised_by_us(error):
-        return fail(str(error))
-    if hasattr(error, "exit_code"):
-        print(f"ablate: {error}; the same command continues", file=sys.stderr)
-        return int(error.exit_code)
-    if isinstance(error, FloatingPointError) and raised_by_us(error):
-        print(f"ablate: {error}", file=sys.stderr)
-        return 1
-    traceback.print_exception(error)
-    return 1
 
 
 def main() -> int:

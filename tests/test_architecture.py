@@ -15,7 +15,7 @@ DOORS = {
     "wandb": {"tracking/loggers.py"},
     "transformers": {"interop/"},
     "matplotlib": {"report/"},
-    "hydra": {"config/compose.py", "__main__.py", "study/"},
+    "hydra": {"config/compose.py", "config/failures.py", "__main__.py", "study/"},
     "pytorch_lightning": {"pretraining/", "inputs/datamodule.py", "tracking/lightning.py"},
     "numba": {"inputs/compiled.py"},
 }

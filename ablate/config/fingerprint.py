@@ -14,7 +14,7 @@ from typing import Any
 
 from ablate.config.schema import Settings
 
-RESULT_VERSION = 1
+RESULT_VERSION = 2
 _TRAINING_GROUPS = ("replicate", "input_format", "masking", "objective", "optimizer", "schedule")
 _TRAINER_KEYS = ("devices", "global_batch_size", "micro_batch_size", "validation_rows")
 
@@ -40,6 +40,7 @@ def pretraining_identity(
         "result_version": RESULT_VERSION,
         "seed": settings.seed,
         "nsp": settings.nsp,
+        "sop": settings.sop,
         **{name: dict(vars(getattr(settings, name))) for name in _TRAINING_GROUPS},
         "budget": {"clock": settings.budget.clock, "amount": settings.budget.amount},
         "trainer": {name: getattr(settings.trainer, name) for name in _TRAINER_KEYS},

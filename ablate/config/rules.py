@@ -14,10 +14,12 @@ from typing import Any
 from ablate.config.corpus_rules import check_corpus_and_tokenizer
 from ablate.config.input_rules import check_input_format
 from ablate.config.limits import in_range, one_of, refuse_ignored
+from ablate.config.masking_rules import check_masking
 from ablate.config.schema import EvaluationSettings, Settings
 from ablate.encoder.config import EncoderConfig
 from ablate.evaluation import synthetic_tasks
-from ablate.inputs.masking import MaskingPolicy
+from ablate.inputs.formats import PAIR_FORMATS
+from ablate.inputs.pairs import resolve_pairing
 from ablate.pretraining.machine import ACCELERATORS, PRECISIONS
 from ablate.pretraining.schedules import SCHEDULES
 from ablate.tracking.loggers import MODES
@@ -45,7 +47,7 @@ def check(settings: Settings) -> None:
     check_input_format(settings)
     _check_training(settings)
     _check_evaluation(settings)
-    MaskingPolicy(**vars(settings.masking))
+    check_masking(settings)
     resolved = resolve(settings)
     EncoderConfig(**encoder_arguments(resolved, _PLACEHOLDER_VOCABULARY, pad_token_id=0))
 
@@ -66,6 +68,9 @@ def resolve(settings: Settings) -> Settings:
         out.optimizer.learning_rate = round(peak, 8)
     if out.encoder.max_position_embeddings is None:
         out.encoder.max_position_embeddings = out.input_format.max_length
+    rows = out.input_format
+    if rows.name in PAIR_FORMATS:
+        rows.pairing = resolve_pairing(rows.pairing, nsp=out.nsp, sop=out.sop)
     whole = out.trainer.global_batch_size
     out.trainer.micro_batch_size = min(out.trainer.micro_batch_size or whole, whole)
     if out.evaluation.finetune.learning_rate is None:

@@ -2,7 +2,10 @@
 
 Everything but attention works on N tokens laid end to end, the vocabulary head on the M predicted
 ones; `cu_seqlens` says where each of the R rows begins. Fine-tuning and evaluation use the same
-class, with M = 0. Legend: R rows, N tokens of all rows, M predicted tokens.
+class, with M = 0. A row here is what attention sees at once: where it stops at documents
+(`document_boundary=block`), a row of the plan is several rows of the batch.
+
+Legend: R rows, N tokens of all rows, M predicted tokens.
 """
 
 from __future__ import annotations
@@ -21,8 +24,8 @@ class Batch:
     """One micro-batch. All tensors on one device; ids are int64, `cu_seqlens` is int32.
 
     `predict_positions` index into the N tokens and are sorted; `labels` are the original ids there.
-    `pair_labels` are 0 = B follows A, 1 = B is random (BERT's polarity), -100 = no label; None
-    where rows are not pairs.
+    `pair_labels` are 0 = B follows A, above 0 another kind of the pairing (`pairs.PAIRINGS`; BERT's
+    polarity), -100 = no label; None where rows are not pairs.
     """
 
     input_ids: Tensor  # (N,)

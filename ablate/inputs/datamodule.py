@@ -7,6 +7,7 @@ by the corpus: same rows, same masks, whatever the arm and the seed.
 from __future__ import annotations
 
 import functools
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,9 +15,12 @@ import pytorch_lightning as pl
 from torch.utils.data import DataLoader
 
 from ablate.inputs.batches import Batch
-from ablate.inputs.formats import Plan, plan_epoch
-from ablate.inputs.masked_rows import MaskedRows
+from ablate.inputs.candidates import by_frequency, count_tokens
+from ablate.inputs.formats import plan_epoch
+from ablate.inputs.masked_rows import MaskedRows, check_words
 from ablate.inputs.masking import MaskingPolicy
+from ablate.inputs.plan import Plan
+from ablate.inputs.pmi import build_list
 from ablate.inputs.steps import StepDataset, StepLoader, StepSequence
 from ablate.tokens.store import TokenStore
 from ablate.tokens.tokenizer import Tokenizer
@@ -50,6 +54,11 @@ class PretrainingData(pl.LightningDataModule):
         micro_batch_size: int,
         num_workers: int,
         seed: int,
+        cache_dir: str | Path,
+        pairing: str = "next_or_random",
+        pair_sampling: str = "bert",
+        document_boundary: str = "none",
+        copies: int | None = None,
         replicate_data: int = 0,
         replicate_masks: int = 0,
         rank: int = 0,
@@ -71,13 +80,17 @@ class PretrainingData(pl.LightningDataModule):
                 epoch=epoch,
                 replicate=replicate_data,
                 short_seq_prob=short_seq_prob,
+                pairing=pairing,
+                pair_sampling=pair_sampling,
+                document_boundary=document_boundary,
+                copies=copies,
             )
 
         self._budget = {"clock": clock, "amount": amount, "global_batch_size": global_batch_size}
         self._plan_of_epoch = plan_of_epoch
-        self.rows = MaskedRows(
-            store, tokenizer, policy, max_length=max_length, seed=seed, replicate=replicate_masks
-        )
+        self.policy, self.cache_dir, self._training = policy, cache_dir, training
+        self._seed, self._replicate_masks = seed, replicate_masks
+        check_words(policy.selection, tokenizer)
         self.validation_plan = plan_epoch(
             store,
             held_out,
@@ -93,6 +106,34 @@ class PretrainingData(pl.LightningDataModule):
         selections = ("token", "whole_word") if tokenizer.knows_words else ("token",)
         self.validation_names = tuple(f"{selection}_mask" for selection in selections)
         self._selections = selections
+
+    @functools.cached_property
+    def rows(self) -> MaskedRows:
+        """The source of masked rows; what it counts in the training documents is counted here."""
+        policy, candidates, ngrams = self.policy, None, None
+        if policy.random_candidates == "frequency":
+            counts = count_tokens(self.store, self._training, self.tokenizer.vocab_size)
+            candidates = by_frequency(self.tokenizer.ordinary_ids, counts)
+        if policy.selection == "pmi":
+            ngrams = build_list(
+                self.store,
+                self._training,
+                num_ngrams=policy.pmi_num_ngrams,
+                max_words=policy.pmi_max_words,
+                min_count=policy.pmi_min_count,
+                cache_dir=self.cache_dir,
+                special_ids=self.tokenizer.special_ids,
+            )
+        return MaskedRows(
+            self.store,
+            self.tokenizer,
+            policy,
+            max_length=self.max_length,
+            candidates=candidates,
+            ngrams=ngrams,
+            seed=self._seed,
+            replicate=self._replicate_masks,
+        )
 
     @functools.cached_property
     def steps(self) -> StepSequence:
@@ -137,5 +178,7 @@ class PretrainingData(pl.LightningDataModule):
 
     def statistics(self) -> dict[str, Any]:
         """Derived quantities for the record: the first epoch's rows, steps and epochs of budget."""
-        first = self.steps.plan(0).statistics
-        return {**first, "total_steps": len(self.steps), "epochs": self.steps.num_epochs}
+        found: dict[str, Any] = {**self.steps.plan(0).statistics, "total_steps": len(self.steps)}
+        if self.rows.ngrams is not None:
+            found["collocations"] = {"hash": self.rows.ngrams.hash, **self.rows.ngrams.meta}
+        return {**found, "epochs": self.steps.num_epochs}

@@ -17,8 +17,8 @@ from torch.utils.data import DataLoader, Dataset
 
 from ablate.inputs.batches import Batch
 from ablate.inputs.formats import Plan
+from ablate.inputs.mask_counts import MaskCounts
 from ablate.inputs.masked_rows import MaskedRows
-from ablate.inputs.masking import MaskCounts
 
 
 @dataclass
@@ -88,7 +88,7 @@ class StepSequence:
         return full + (rows - self.epoch_starts[full]) / inside
 
     def progress(self, step: int) -> float:
-        """Share of the budget spent when `step` (from 0) ends."""
+        """Share of the budget spent when `step` (from 0) ends; -1 = before the first."""
         spent = step + 1 if self.clock == "steps" else int(self.tokens_after[step + 1])
         return min(1.0, spent / self.amount)
 
@@ -116,11 +116,14 @@ class StepDataset(Dataset):
 
     def __getitem__(self, step: int) -> StepItem:
         micro_batches, counts = [], MaskCounts()
+        due = self.steps.progress(step - 1)  # schedules of the data follow what is spent before
         for epoch, rows in self.steps.rows(step):
             mine = rows[(rows + self.steps.epoch_starts[epoch]) % self.world == self.rank]
             for begin in range(0, len(mine), self.micro_batch_size):
                 chunk = mine[begin : begin + self.micro_batch_size]
-                batch, found = self.source.batch(self.steps.plan(epoch), chunk, epoch=epoch)
+                batch, found = self.source.batch(
+                    self.steps.plan(epoch), chunk, epoch=epoch, progress=due
+                )
                 micro_batches.append(batch)
                 counts += found
         return StepItem(

@@ -18,20 +18,22 @@ from torch import Tensor
 from ablate import rng
 from ablate.encoder.heads import MaskedLanguageModel
 from ablate.inputs.batches import Batch
-from ablate.inputs.masking import MaskCounts
+from ablate.inputs.mask_counts import MaskCounts
+from ablate.inputs.pairs import LOSSES, NO_PAIR, loss_classes
 from ablate.inputs.steps import StepItem
 from ablate.objectives.mlm import SumCount, masked_lm_loss
-from ablate.objectives.sentence_pair import sentence_pair_loss
+from ablate.objectives.sentence_pair import pair_targets, sentence_pair_loss
 from ablate.pretraining.optimizers import adamw
 from ablate.pretraining.schedules import learning_rate_factor
 
 
 class PretrainingModule(pl.LightningModule):
-    """Masked-LM (and next-sentence) pretraining of a `MaskedLanguageModel`.
+    """Masked-LM (and sentence-pair) pretraining of a `MaskedLanguageModel`.
 
-    The next-sentence loss is added where the model has a pair head. Metrics go to the trainer's
-    loggers every `log_every` steps as means over the steps since the last line, with `tokens` as a
-    field beside them.
+    The loss on pairs named `pair_loss` (`pairs.LOSSES`) is added where the model has a pair head;
+    `pairing` says what the labels of the rows mean. Metrics go to the trainer's loggers every
+    `log_every` steps as means over the steps since the last line, with `tokens` as a field beside
+    them.
     """
 
     def __init__(
@@ -50,6 +52,8 @@ class PretrainingModule(pl.LightningModule):
         log_every: int,
         validation_names: tuple[str, ...],
         bytes_per_token: float,
+        pair_loss: str | None = "nsp",
+        pairing: str = "next_or_random",
     ) -> None:
         super().__init__()
         self.automatic_optimization = False
@@ -68,6 +72,8 @@ class PretrainingModule(pl.LightningModule):
             "final_fraction": final_fraction,
         }
         self.validation_names, self.bytes_per_token = validation_names, bytes_per_token
+        self.pair_loss = None if model.pair_head is None else pair_loss
+        self.pair_classes = loss_classes(pairing, self.pair_loss)
         self.counts = MaskCounts()
         self.tokens = 0
         self.window: dict[str, float] = {}
@@ -89,17 +95,23 @@ class PretrainingModule(pl.LightningModule):
         """Summed losses of one micro-batch by name."""
         output = self.model(batch)
         found = {"mlm": masked_lm_loss(output.mlm_logits, batch.labels)}
-        if output.pair_logits is not None and batch.pair_labels is not None:
-            found["nsp"] = sentence_pair_loss(output.pair_logits, batch.pair_labels)
+        if self.pair_loss is not None and batch.pair_labels is not None:
+            targets = pair_targets(batch.pair_labels, self.pair_classes)
+            found[self.pair_loss] = sentence_pair_loss(output.pair_logits, targets)
         return found
 
     def global_counts(self, item: StepItem) -> dict[str, int]:
         """Terms of each loss over the step's micro-batches and all ranks."""
-        predictions = sum(micro.num_predictions for micro in item.micro_batches)
+        counts = {"mlm": sum(micro.num_predictions for micro in item.micro_batches)}
+        if self.pair_loss is not None:
+            labels = [m.pair_labels for m in item.micro_batches if m.pair_labels is not None]
+            targets = [pair_targets(each, self.pair_classes) for each in labels]
+            counts[self.pair_loss] = sum(int((each != NO_PAIR).sum()) for each in targets)
         if self.trainer.world_size > 1:
-            total = torch.tensor(predictions, device=self.device)
-            predictions = int(self.trainer.strategy.reduce(total, reduce_op="sum"))
-        return {"mlm": predictions, "nsp": item.num_rows if self.model.pair_head else 0}
+            total = torch.tensor(list(counts.values()), device=self.device)
+            total = self.trainer.strategy.reduce(total, reduce_op="sum")
+            counts = dict(zip(counts, total.tolist(), strict=True))
+        return counts
 
     def training_step(self, item: StepItem, index: int) -> None:
         optimizer: Any = self.optimizers()
@@ -141,7 +153,7 @@ class PretrainingModule(pl.LightningModule):
         metrics = {"tokens": float(self.tokens), "train/learning_rate": rate}
         metrics["train/grad_norm"] = window["grad_norm"] / window["steps"]
         total = 0.0
-        for name in ("mlm", "nsp"):
+        for name in ("mlm", *LOSSES):
             if window.get(f"{name}_count"):
                 count = window[f"{name}_count"]
                 metrics[f"train/{name}_loss"] = window[f"{name}_loss"] / count

@@ -12,6 +12,7 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytorch_lightning as pl
 from pytorch_lightning.loggers import Logger
@@ -41,7 +42,7 @@ class PretrainingResult:
     metrics: dict[str, float]
     last_window: dict[str, float]
     clocks: dict[str, float]
-    masking: dict[str, float]
+    masking: dict[str, Any]
     resumed_from: int | None = None
     seconds: float = 0.0
     tokens_per_second: float | None = None
@@ -105,10 +106,10 @@ def pretrain(
         clocks={
             "steps": total,
             "tokens": module.tokens,
-            "predictions": module.counts.selected,
+            "predictions": module.counts.predicted,
             "seconds": throughput.seconds + seconds,
         },
-        masking=module.counts.shares(),
+        masking={**module.counts.shares(), **module.counts.histograms()},
         resumed_from=resume_from[1] if resume_from else None,
         seconds=seconds,
         tokens_per_second=throughput.rate(module.tokens),

@@ -22,6 +22,7 @@ from ablate.corpus import sources
 from ablate.encoder.config import EncoderConfig
 from ablate.inputs.formats import check_partners
 from ablate.inputs.masking import MaskingPolicy
+from ablate.inputs.pairs import LOSSES, loss_name
 from ablate.pretraining import machine
 from ablate.run.progress import Stage
 
@@ -61,6 +62,10 @@ class Arm:
             input_format=settings.input_format.name,
             max_length=settings.input_format.max_length,
             short_seq_prob=settings.input_format.short_seq_prob,
+            pairing=settings.input_format.pairing,
+            pair_sampling=settings.input_format.pair_sampling,
+            document_boundary=settings.input_format.document_boundary,
+            copies=settings.input_format.copies,
             validation_threshold=self.corpus.validation_threshold,
             validation_seed=settings.corpus.seed,
             validation_rows=settings.trainer.validation_rows,
@@ -71,6 +76,7 @@ class Arm:
             or settings.trainer.global_batch_size,
             num_workers=settings.trainer.num_workers,
             seed=settings.seed,
+            cache_dir=self.cache,
             replicate_data=settings.replicate.data,
             replicate_masks=settings.replicate.masks,
         )
@@ -135,7 +141,7 @@ def prepare(given: Settings) -> Arm:
     encoder = EncoderConfig(**arguments)
     check_words(settings.masking.selection, tokenizer)
     training = corpus.counts["documents"] - corpus.counts["validation_documents"]
-    check_partners(settings.input_format.name, training)
+    check_partners(settings.input_format.name, training, settings.input_format.pairing)
     facts = {**facts, "backend_reason": backend.reason}
     return Arm(settings, corpus, tokenizer, encoder, backend, facts, identity, cache)
 
@@ -264,7 +270,9 @@ def build_model(arm: Arm) -> Any:
     from ablate.encoder.initialization import initialize
 
     settings = arm.settings
-    model = MaskedLanguageModel(arm.encoder, arm.backend, pair_classes=2 if settings.nsp else 0)
+    loss = loss_name(nsp=settings.nsp, sop=settings.sop)
+    classes = len(LOSSES[loss]) if loss else 0
+    model = MaskedLanguageModel(arm.encoder, arm.backend, pair_classes=classes)
     replicate = settings.replicate.init
     initialize(
         model, arm.encoder, lambda name: rng.torch_seed(settings.seed, "init", replicate, name)

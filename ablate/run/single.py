@@ -193,6 +193,7 @@ def open_mirror(arm: Arm, folder: RunFolder, run_id: str) -> Mirror | None:
             "arm": folder.record["arm"],
             "seed": settings.seed,
             "nsp": settings.nsp,
+            "sop": settings.sop,
             "mask_rate": settings.masking.mask_rate,
             "fingerprint": folder.record["fingerprint"],
         },

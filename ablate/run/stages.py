@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from ablate.inputs.pairs import loss_name
 from ablate.run.arm import Arm, build_model, finetune_arguments
 from ablate.run.progress import TaskLines
 from ablate.tracking.loggers import Mirror
@@ -87,6 +88,8 @@ def _train(arm: Arm, model: Any, folder: RunFolder, mirror: Mirror | None) -> di
         log_every=settings.trainer.log_every,
         validation_names=data.validation_names,
         bytes_per_token=data.validation_bytes_per_token,
+        pair_loss=loss_name(nsp=settings.nsp, sop=settings.sop),
+        pairing=settings.input_format.pairing,
     )
     checkpoints = folder.path / "checkpoints"
     newest = newest_checkpoint(checkpoints)
@@ -110,7 +113,7 @@ def _train(arm: Arm, model: Any, folder: RunFolder, mirror: Mirror | None) -> di
     model.cpu()
     clocks = dict(result.clocks)
     seconds = clocks.pop("seconds")
-    length = round(data.statistics()["row_fill"] * settings.input_format.max_length)
+    length = round(data.statistics()["attention_length"])
     per_token = flops_per_token(
         arm.encoder, length, predict_rate=clocks["predictions"] / max(clocks["tokens"], 1)
     )
@@ -146,12 +149,22 @@ def _check_rows(arm: Arm, data: Any) -> None:
                 f"the held-out documents are too short: val/{name} has nothing to predict; type a "
                 "larger corpus.validation_fraction, or give a larger corpus"
             )
-    share = data.statistics().get("random_pair_share", 0.5)
+    rows = data.statistics()
+    share = rows.get("random_pair_share", 0.5)
     if arm.settings.nsp and not 0.05 <= share <= 0.95:
         raise ValueError(
             f"nsp=true, and {share:.1%} of the pairs are random: documents need two sentences or "
             "more (in a .txt file a blank line ends a document); type nsp=false"
         )
+    if arm.settings.sop:
+        pairs = rows["rows"] - rows["rows_without_pair"]
+        readable = pairs * (1 - rows.get("random_pair_share", 0.0)) / rows["rows"]
+        if readable < 0.05:
+            raise ValueError(
+                f"sop=true, and only {readable:.1%} of the rows are two segments of one document, "
+                "in order or swapped: documents need two sentences or more (in a .txt file a blank "
+                "line ends a document); type sop=false"
+            )
 
 
 def forget_after(metrics: MetricsFile, step: int, *, total: int) -> None:

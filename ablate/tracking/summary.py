@@ -6,6 +6,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+_PAIR_SHARES = {"random_pair_share": "random", "swapped_pair_share": "swapped"}
+_PAIR_LOSSES = {
+    "nsp": "next-sentence",
+    "sop": "sentence-order",
+    "nsp_sop": "next, random or swapped:",
+}
+
 
 def print_plan(machine: Mapping[str, Any], *, name: str, seed: int, folder: Path) -> None:
     """What every `auto` became."""
@@ -86,12 +93,12 @@ def facts(record: Mapping[str, Any]) -> list[str]:
             f"masking achieved: {achieved['mask_rate']:.1%} of the tokens; of these "
             f"{achieved['mask_replace_share']:.1%} [MASK], "
             f"{achieved['random_replace_share']:.1%} random, {achieved['keep_share']:.1%} kept"
-            + (
-                f"; random pairs {derived['random_pair_share']:.1%}"
-                if "random_pair_share" in derived
-                else ""
-            )
         )
+        if achieved["unpredicted_share"] or achieved["visible_prediction_share"]:
+            lines[-1] += f"; predicted {achieved['prediction_rate']:.1%} of the tokens"
+        for share, name in _PAIR_SHARES.items():
+            if share in derived:
+                lines[-1] += f"; {name} pairs {derived[share]:.1%}"
     for name, task in record.get("evaluation", {}).items():
         lines += [f"{name}: {split} {note}" for split, note in task.get("notes", {}).items()]
     for rule, average in record.get("averages", {}).items():
@@ -99,7 +106,8 @@ def facts(record: Mapping[str, Any]) -> list[str]:
             lines.append(f"{rule}: no average, missing {', '.join(average['missing'])}")
         else:
             lines.append(f"{rule} = {average['formula']}")
-    if "train/nsp_accuracy" in derived["last_window"]:
-        accuracy = derived["last_window"]["train/nsp_accuracy"]
-        lines.append(f"next-sentence accuracy over the last logged training steps: {accuracy:.3f}")
+    for loss, name in _PAIR_LOSSES.items():
+        accuracy = derived["last_window"].get(f"train/{loss}_accuracy")
+        if accuracy is not None:
+            lines.append(f"{name} accuracy over the last logged training steps: {accuracy:.3f}")
     return lines

@@ -22,6 +22,23 @@ def changed(**paths):
     ("change", "says"),
     [
         ({"nsp": True, "input_format__name": "full_sentences"}, "input_format=segment_pair"),
+        ({"nsp": True, "input_format__name": "packed_documents"}, "input_format=sentence_pair"),
+        ({"sop": True, "input_format__name": "doc_sentences"}, "sop=false"),
+        ({"nsp": True, "input_format__pairing": "ordered_or_swapped"}, "pairing=next_or_random"),
+        ({"sop": True, "input_format__pairing": "next_or_random"}, "pairing=ordered_or_swapped"),
+        ({"input_format__pairing": "random"}, "next_random_or_swapped"),
+        ({"input_format__pair_sampling": "even"}, "bert, exact"),
+        ({"input_format__document_boundary": "wall"}, "none, block"),
+        ({"input_format__document_boundary": "block"}, "would hide B from A"),
+        (
+            {"input_format__document_boundary": "block", "input_format__name": "doc_sentences"},
+            "input_format=full_sentences or packed_documents",
+        ),
+        (
+            {"input_format__pair_sampling": "exact", "input_format__name": "single_document"},
+            "input_format=segment_pair or sentence_pair",
+        ),
+        ({"input_format__copies": 0}, "input_format.copies=10"),
         ({"corpus__kind": "files", "evaluation__kind": "none"}, "corpus.path"),
         ({"corpus__kind": "hub", "evaluation__kind": "none"}, "corpus.name"),
         ({"tokenizer__kind": "pretrained"}, "tokenizer.path"),
@@ -64,6 +81,23 @@ def test_the_default_settings_are_good():
     check(Settings())
 
 
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"sop": True},
+        {"nsp": True, "sop": True},
+        {"nsp": True, "input_format__pairing": "next_random_or_swapped"},
+        {"sop": True, "input_format__pairing": "next_random_or_swapped"},
+        {"sop": True, "input_format__name": "sentence_pair", "input_format__copies": 10},
+        {"input_format__pairing": "ordered_or_swapped", "input_format__pair_sampling": "exact"},
+        {"input_format__name": "full_sentences", "input_format__document_boundary": "block"},
+        {"input_format__name": "packed_documents", "input_format__document_boundary": "block"},
+    ],
+)
+def test_formats_pairs_and_losses_that_go_together(change):
+    check(changed(**change))
+
+
 def test_nulls_become_numbers_and_meet_the_published_values_at_the_published_width():
     toy = resolve(Settings())
     assert toy.optimizer.learning_rate == pytest.approx(0.005)
@@ -99,7 +133,7 @@ def identity(settings, **machine):
         {"seed": 1}, {"nsp": True}, {"masking__mask_rate": 0.3}, {"budget__amount": 5},
         {"encoder__norm_position": "post"}, {"optimizer__weight_decay": 0.1},
         {"trainer__global_batch_size": 32}, {"replicate__data": 1}, {"schedule__name": "cosine"},
-        {"input_format__max_length": 128},
+        {"input_format__max_length": 128}, {"input_format__copies": 5}, {"sop": True},
     ],
 )  # fmt: skip
 def test_what_can_change_a_weight_changes_the_fingerprint(change):

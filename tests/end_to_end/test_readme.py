@@ -33,7 +33,9 @@ def test_python_blocks_run(body):
 def test_commands_compose_and_pass_the_checks(line):
     from ablate.config.compose import compose_settings
 
-    compose_settings([word for word in shlex.split(line)[3:] if not word.startswith("-")])
+    words = shlex.split(line)[3:]
+    options = [i for i, word in enumerate(words) if word.startswith("--")]
+    compose_settings(words[: options[0]] if options else words)
 
 
 @pytest.mark.parametrize("line", [c for c in COMMANDS if c.startswith(("make", "wandb"))])

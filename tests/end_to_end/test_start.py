@@ -27,7 +27,7 @@ def test_help_imports_nothing_heavy_and_lists_the_groups(tmp_path):
     done = python("-c", code, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert "heavy: []" in done.stdout
-    assert "masking: all_mask, bert_80_10_10, whole_word" in done.stdout
+    assert "masking: albert_ngram, all_mask, " in done.stdout
     assert "python -m ablate masking=all_mask nsp=true" in done.stdout
     assert list(tmp_path.iterdir()) == []
 

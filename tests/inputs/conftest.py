@@ -6,6 +6,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from ablate.inputs.formats import plan_epoch
+
 
 def toy_store(documents, word_starts=None):
     """`documents`: list of documents, each a list of sentences, each a list of ids."""
@@ -41,3 +43,33 @@ def toy_tokenizer():
         ordinary_ids=np.arange(5, 20),
         knows_words=True,
     )
+
+
+def plan_all(store, *, input_format="segment_pair", max_length=16, seed=0, epoch=0, **more):
+    documents = np.arange(len(store.document_starts) - 1)
+    return plan_epoch(
+        store, documents, input_format=input_format, max_length=max_length, seed=seed, epoch=epoch,
+        **more,
+    )  # fmt: skip
+
+
+def ids_of_rows(store, plan):
+    """Each row as the list of its slices' ids."""
+    return [
+        [
+            store.tokens[plan.slice_starts[s] : plan.slice_stops[s]].tolist()
+            for s in range(plan.row_starts[r], plan.row_starts[r + 1])
+        ]
+        for r in range(plan.num_rows)
+    ]
+
+
+@pytest.fixture
+def plan_of():
+    """One epoch of all documents of a store."""
+    return plan_all
+
+
+@pytest.fixture
+def rows_of():
+    return ids_of_rows

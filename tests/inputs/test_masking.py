@@ -4,9 +4,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.stats import binom
 
+from ablate.inputs.candidates import Candidates, by_frequency, count_tokens
 from ablate.inputs.formats import plan_epoch
 from ablate.inputs.masked_rows import MaskedRows
-from ablate.inputs.masking import MaskingPolicy, corrupt, select
+from ablate.inputs.masking import MaskingPolicy, corrupt
 
 BERT = MaskingPolicy()
 ALL_MASK = MaskingPolicy(mask_replace_prob=1.0, random_replace_prob=0.0)
@@ -130,25 +131,7 @@ def test_whole_word_without_words_is_refused(make_store, toy_tokenizer):
         )
 
 
-@given(
-    st.sampled_from(["token", "whole_word"]),
-    st.floats(0.01, 0.6),
-    st.floats(0.01, 0.39),
-    st.integers(0, 2**32),
-)
-def test_positions_at_a_lower_rate_are_a_subset(selection, low, more, seed):
-    random = np.random.default_rng(seed)
-    uniforms, starts = random.random(200), random.random(200) < 0.6
-    eligible = random.random(200) < 0.9
-    few = select(MaskingPolicy(selection, low), uniforms, eligible, starts)
-    many = select(MaskingPolicy(selection, low + more), uniforms, eligible, starts)
-    assert not (few & ~many).any()
-    assert not (many & ~eligible).any()
-
-
-@given(
-    st.floats(0, 1), st.floats(0, 1), st.integers(0, 2**32), st.integers(0, 60)
-)  # fmt: skip
+@given(st.floats(0, 1), st.floats(0, 1), st.integers(0, 2**32), st.integers(0, 60))
 def test_corruption_touches_selected_positions_only(mask_share, rest, seed, selected):
     random = np.random.default_rng(seed)
     policy = MaskingPolicy(
@@ -156,25 +139,118 @@ def test_corruption_touches_selected_positions_only(mask_share, rest, seed, sele
     )
     ids = random.integers(5, 20, 100)
     positions = np.sort(random.choice(100, selected, replace=False))
-    out, counts = corrupt(
+    out, shown_mask, shown_random = corrupt(
         policy, ids, positions, random.random(selected), random.random(selected),
-        mask_token_id=4, ordinary_ids=np.arange(5, 20),
+        mask_token_id=4, candidates=Candidates(np.arange(5, 20)),
     )  # fmt: skip
     others = np.setdiff1d(np.arange(100), positions)
     assert np.array_equal(out[others], ids[others])
-    assert counts.selected == selected == counts.masked + counts.random + counts.kept
-    assert int((out == 4).sum()) == counts.masked
+    assert np.array_equal(np.flatnonzero(out == 4), positions[shown_mask])
+    assert not (shown_mask & shown_random).any()
+    rest_of = positions[~shown_mask & ~shown_random]
+    assert np.array_equal(out[rest_of], ids[rest_of])
     assert not np.isin(out, [0, 1, 2, 3]).any()
+
+
+def test_one_draw_a_unit_gives_all_its_tokens_the_same_fate(make_store, toy_tokenizer):
+    store = make_store([[[10, 11, 12, 13, 14]]] * 3000, word_starts=WORDS * 3000)
+    whole = {"selection": "whole_word", "mask_rate": 1.0}
+    for unit, low, high in (("unit", 0.0, 0.0), ("token", 0.25, 0.45)):
+        policy = MaskingPolicy(corruption_unit=unit, random_replace_prob=0.0, **whole)
+        batch, counts = masked(store, toy_tokenizer, policy, length=8)
+        shown = (batch.input_ids.numpy() == 4).reshape(3000, 7)[:, 1:6]
+        mixed = (shown[:, 0] != shown[:, 1]) | (shown[:, 1] != shown[:, 2])
+        # three independent pieces agree with probability .8^3 + .2^3 = .52
+        assert low <= mixed.mean() <= high or mixed.mean() == pytest.approx(0.48, abs=0.05)
+        assert counts.masked + counts.kept == counts.selected == 15_000
+        assert within(int(shown[:, 0].sum()), 3000, 0.8)
+
+
+def test_candidates_by_frequency_follow_the_corpus_and_skip_special_ids(make_store, toy_tokenizer):
+    store = make_store([[[5, 5, 5, 6, 1]]] * 10 + [[[7] * 5]])
+    counts = count_tokens(store, np.arange(10), 20)
+    assert counts.tolist() == [0, 10, 0, 0, 0, 30, 10] + [0] * 13
+    candidates = by_frequency(toy_tokenizer.ordinary_ids, counts)
+    assert candidates.ids.tolist() == [5, 6]
+    drawn = candidates.draw(np.random.default_rng(0).random(20_000))
+    assert within(int((drawn == 5).sum()), 20_000, 0.75)
+    assert candidates.draw(np.array([0.0, np.nextafter(1, 0)])).tolist() == [5, 6]
+
+
+def test_counting_some_documents_equals_counting_them_one_by_one(make_store):
+    random = np.random.default_rng(0)
+    store = make_store([[random.integers(5, 20, random.integers(1, 9))] for _ in range(50)])
+    chosen = random.permutation(50)[:30]
+    one_by_one = sum(count_tokens(store, np.array([d]), 20) for d in chosen)
+    assert np.array_equal(count_tokens(store, chosen, 20), one_by_one)
+
+
+def test_a_corpus_of_unknown_tokens_has_no_candidate(toy_tokenizer):
+    with pytest.raises(ValueError, match="random_candidates=frequency"):
+        by_frequency(toy_tokenizer.ordinary_ids, np.array([9, 9] + [0] * 18))
+
+
+def test_prediction_rate_below_and_above_the_mask_rate(fives, toy_tokenizer):
+    hidden = {"mask_rate": 0.4, "mask_replace_prob": 1.0, "random_replace_prob": 0.0}
+    batch, counts = masked(fives, toy_tokenizer, MaskingPolicy(**hidden))
+    reference = set(np.flatnonzero(batch.input_ids.numpy() == 4).tolist())
+    for rate in (0.2, 0.4, 0.6):
+        batch, counts = masked(fives, toy_tokenizer, MaskingPolicy(**hidden, prediction_rate=rate))
+        predicted = set(batch.predict_positions.tolist())
+        assert set(np.flatnonzero(batch.input_ids.numpy() == 4).tolist()) == reference
+        assert within(counts.predicted, 100_000, rate)
+        assert predicted <= reference if rate <= 0.4 else predicted >= reference
+        assert counts.visible_predicted == len(predicted - reference)
+        assert counts.unpredicted == len(reference - predicted)
+        assert np.all(batch.labels.numpy() == 5)
+
+
+def test_rate_schedules_meet_their_ends():
+    ends = {"mask_rate": 0.3, "final_mask_rate": 0.15}
+    for name in ("linear", "cosine", "step"):
+        policy = MaskingPolicy(mask_rate_schedule=name, **ends)
+        assert policy.rate_at(0.0) == 0.3
+        assert policy.rate_at(1.0) == pytest.approx(0.15)
+    assert MaskingPolicy(mask_rate_schedule="linear", **ends).rate_at(0.5) == pytest.approx(0.225)
+    assert MaskingPolicy(mask_rate_schedule="cosine", **ends).rate_at(0.25) == pytest.approx(
+        0.15 + 0.15 * (1 + 2**-0.5) / 2
+    )
+    step = MaskingPolicy(mask_rate_schedule="step", mask_rate_step_at=0.25, **ends)
+    assert [step.rate_at(p) for p in (0.2, 0.25, 0.3)] == [0.3, 0.15, 0.15]
+    assert MaskingPolicy().rate_at(0.7) == 0.15
+
+
+def test_length_distributions_are_the_published_ones():
+    span = MaskingPolicy("span").length_distribution()
+    assert len(span) == 10
+    assert span.sum() == pytest.approx(1)
+    assert np.allclose(span[1:] / span[:-1], 0.8)
+    assert (span * np.arange(1, 11)).sum() == pytest.approx(3.8, abs=0.01)  # SpanBERT, sec. 3.1
+    ngram = MaskingPolicy("ngram").length_distribution()
+    assert np.allclose(ngram, [6 / 11, 3 / 11, 2 / 11])
 
 
 @pytest.mark.parametrize(
     ("settings", "named"),
     [
         ({"selection": "words"}, "masking.selection"),
+        ({"budget_rule": "poisson"}, "masking.budget_rule"),
         ({"mask_rate": 0.0}, "masking.mask_rate"),
         ({"mask_rate": 1.5}, "masking.mask_rate"),
+        ({"mask_rate": float("nan")}, "masking.mask_rate"),
+        ({"prediction_rate": 0.0}, "masking.prediction_rate"),
         ({"mask_replace_prob": 0.9, "random_replace_prob": 0.2}, "at most 1"),
         ({"random_replace_prob": -0.1}, "shares"),
+        ({"mask_replace_prob": float("nan")}, "shares"),
+        ({"mask_rate_schedule": "linear"}, "final_mask_rate"),
+        ({"final_mask_rate": 0.2}, "mask_rate_schedule"),
+        ({"mask_rate_step_at": 1.0}, "mask_rate_step_at"),
+        ({"max_predictions_per_row": 0}, "max_predictions_per_row"),
+        ({"copies": 0}, "masking.copies"),
+        ({"span_geometric_p": 0.0}, "span_geometric_p"),
+        ({"ngram_weights": [0, 0]}, "ngram_weights"),
+        ({"ngram_weights": [1, -1]}, "ngram_weights"),
+        ({"pmi_max_words": 1}, "pmi_max_words"),
     ],
 )
 def test_impossible_policies_are_refused(settings, named):

@@ -3,7 +3,7 @@ import torch
 from torch.nn import functional as F
 
 from ablate.objectives.mlm import masked_lm_loss
-from ablate.objectives.sentence_pair import sentence_pair_loss
+from ablate.objectives.sentence_pair import pair_targets, sentence_pair_loss
 
 
 def test_sum_and_count_are_divided_once():
@@ -42,3 +42,27 @@ def test_pair_loss_ignores_rows_without_a_label():
     assert int(part.correct) == 1
     expected = F.cross_entropy(logits[:2], torch.tensor([0, 0]), reduction="sum")
     assert float(part.loss_sum) == pytest.approx(float(expected))
+
+
+def test_pair_loss_of_three_classes():
+    logits = torch.tensor([[9.0, 0.0, 0.0], [0.0, 0.0, 9.0], [0.0, 9.0, 0.0], [1.0, 2.0, 3.0]])
+    part = sentence_pair_loss(logits, torch.tensor([0, 2, 2, -100]))
+    assert (part.count, int(part.correct)) == (3, 2)
+    expected = F.cross_entropy(logits[:3], torch.tensor([0, 2, 2]), reduction="sum")
+    assert float(part.loss_sum) == pytest.approx(float(expected))
+
+
+def test_labels_become_the_classes_that_the_loss_reads():
+    """Rows next, random, swapped: order reads 0 and 2, next-sentence 0 and 1."""
+    labels = torch.tensor([0, 1, 2, -100, 2])
+    assert pair_targets(labels, (0, -100, 1)).tolist() == [0, -100, 1, -100, 1]
+    assert pair_targets(labels, (0, 1, -100)).tolist() == [0, 1, -100, -100, -100]
+    assert pair_targets(labels, (0, 1, 2)).tolist() == labels.tolist()
+
+
+def test_a_batch_without_a_label_has_no_pair_loss():
+    logits = torch.randn(3, 2, requires_grad=True)
+    part = sentence_pair_loss(logits, torch.full((3,), -100))
+    part.loss_sum.backward()
+    assert (part.loss_sum.item(), part.count, int(part.correct)) == (0.0, 0, 0)
+    assert not logits.grad.any()

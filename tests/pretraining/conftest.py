@@ -1,5 +1,7 @@
 """A tiny model and the pieces of a fit over the built-in data."""
 
+import os
+
 import pytest
 
 from ablate import rng
@@ -41,6 +43,7 @@ def make_data(built_in):
             max_length=64, short_seq_prob=0.1, validation_threshold=corpus.validation_threshold,
             validation_seed=0, validation_rows=20, clock=clock, amount=amount,
             global_batch_size=batch, micro_batch_size=micro, num_workers=workers, seed=seed,
+            cache_dir=os.environ["ABLATE_CACHE"],
         )  # fmt: skip
 
     return make

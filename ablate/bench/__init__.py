@@ -1,0 +1,1 @@
+"""Throughput and memory of the data's path, measured against Hugging Face and against bars."""

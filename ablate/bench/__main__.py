@@ -1,0 +1,143 @@
+"""`python -m ablate.bench inputs | planning | store`: measured speed and memory beside the bars.
+
+A table for people, or with `--json` one JSON object and nothing else. The exit code says whether
+the measurement ran, not whether a bar was met: machines differ. Bad input ends in one message and
+exit code 2. Nothing heavy is imported before the command line is understood.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+PROGRAM = "python -m ablate.bench"
+COMMANDS = {
+    "inputs": "masked batches a second against the collators of transformers",
+    "planning": "seconds and memory of planning an epoch, format by format",
+    "store": "seconds and memory of building a token store, and of reading it",
+}
+
+
+class _Parser(argparse.ArgumentParser):
+    """Says what was given and what to type, in one message."""
+
+    def error(self, message: str) -> NoReturn:
+        raise ValueError(f"{message}; type {self.prog} --help")
+
+
+def _help() -> str:
+    width = max(map(len, COMMANDS))
+    commands = [f"  {name:<{width}}  {what}" for name, what in COMMANDS.items()]
+    return "\n".join(
+        [
+            f"usage: {PROGRAM} COMMAND [--json] [options]; {PROGRAM} COMMAND --help tells them",
+            "",
+            "Measured speed and memory beside the bars they are held to:",
+            *commands,
+        ]
+    )
+
+
+def _options(command: str) -> argparse.ArgumentParser:
+    parser = _Parser(prog=f"{PROGRAM} {command}", description=COMMANDS[command], allow_abbrev=False)
+    parser.add_argument("--json", action="store_true", help="print one JSON object only")
+    if command == "inputs":
+        parser.add_argument("--only", default="", help="rows, with commas between")
+        parser.add_argument("--repeats", type=int, default=20, help="turns of each side (20)")
+        parser.add_argument("--turn", type=int, default=8, help="batches in a turn (8)")
+        parser.add_argument("--threads", type=int, default=1, help="torch threads (1)")
+    if command == "planning":
+        parser.add_argument("--rows", type=int, default=1_000_000, help="about so many (1000000)")
+        parser.add_argument("--only", default="", help="formats, with commas")
+    if command == "store":
+        parser.add_argument("--megabytes", type=float, default=72.0, help="of made-up text (72)")
+    if command != "planning":
+        parser.add_argument("--corpus", help="a text file, as corpus.path, instead of made-up text")
+        parser.add_argument("--text-field", default="text", help="of the corpus (text)")
+    return parser
+
+
+def _names(given: str) -> tuple[str, ...]:
+    return tuple(name for name in given.split(",") if name)
+
+
+def _measure(command: str, options: argparse.Namespace) -> tuple[dict[str, Any], list[str]]:
+    """(what was found, the same as a table)"""
+    found: dict[str, Any]
+    if command == "planning":
+        from ablate.bench import planning
+
+        found = planning.measure(options.rows, _names(options.only))
+        return found, planning.table(found)
+    if command == "store":
+        from ablate.bench import store
+
+        found = store.measure(
+            options.corpus, megabytes=options.megabytes, text_field=options.text_field
+        )
+        return found, store.table(found)
+    from ablate.bench import inputs
+
+    found = inputs.measure(
+        _names(options.only),
+        repeats=options.repeats,
+        threads=options.threads,
+        turn=options.turn,
+        corpus=options.corpus,
+        text_field=options.text_field,
+    )
+    return found, inputs.table(found)
+
+
+def run(arguments: Sequence[str]) -> None:
+    """Understand the command line, measure, print.
+
+    Raises:
+        ValueError: what was typed means nothing, or cannot be measured.
+    """
+    if not arguments or arguments[0] in ("-h", "--help"):
+        print(_help())
+        return
+    command = arguments[0]
+    if command not in COMMANDS:
+        raise ValueError(
+            f"{command!r} is not one of {', '.join(COMMANDS)}; type for example {PROGRAM} inputs"
+        )
+    options = _options(command).parse_args(arguments[1:])
+    found, lines = _measure(command, options)
+    print(json.dumps(found, indent=1) if options.json else "\n".join(lines))
+
+
+def _in_our_words(message: str) -> str:
+    """Messages about a corpus name its keys in `conf/`; here they are options."""
+    words = {
+        "corpus.path": "--corpus",
+        "corpus=files": "--corpus",
+        "corpus.text_field": "--text-field",
+    }
+    for key, option in words.items():
+        message = message.replace(key, option)
+    return message
+
+
+def main() -> int:
+    """Entry point; returns the exit code."""
+    try:
+        run(sys.argv[1:])
+    except ValueError as error:
+        from ablate.config.failures import raised_by_us
+
+        if not raised_by_us(error):
+            raise
+        print(f"ablate.bench: {_in_our_words(str(error))}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        return 130
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,85 @@
+"""`python -m ablate.inspect masking=...`: see masked rows, and count what the policy does.
+
+Composes and checks the same overrides as `python -m ablate` and stops before anything is trained.
+Bad input ends in one message and exit code 2.
+"""
+
+from __future__ import annotations
+
+import copy
+import io
+import json
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from ablate.inspect.options import Options, parse
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Entry point; returns the exit code."""
+    try:
+        options = parse(sys.argv[1:] if argv is None else argv)
+        show(options)
+        sys.stdout.flush()
+        return 0
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:  # the reader, such as head, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
+    except Exception as error:
+        from ablate.config.failures import report
+
+        return report(error)
+
+
+def prepare(options: Options) -> Any:
+    """The arm of the overrides, with a budget that asks for no step.
+
+    Raises:
+        ValueError: settings that cannot be, or a progress where no schedule reads it.
+    """
+    from ablate.config.compose import compose_settings
+
+    settings = copy.deepcopy(compose_settings(options.all_overrides()))
+    if options.progress is not None and settings.masking.mask_rate_schedule == "constant":
+        raise ValueError(
+            f"--progress {options.progress:g} has no effect on "
+            "masking.mask_rate_schedule=constant; leave it out, or type for example "
+            "masking=ankner_linear"
+        )
+    settings.budget.amount = 0  # the plan of an epoch does not depend on it
+    from ablate.run import arm
+
+    return arm.prepare(settings)
+
+
+def show(options: Options) -> None:
+    """Print what was asked for, and write the page."""
+    from ablate.inspect.findings import find
+
+    findings = find(prepare(options), options)
+    if options.html is not None:
+        from ablate.inspect.page import page
+
+        try:
+            options.html.write_text(page(findings), encoding="utf-8")
+        except OSError as error:
+            raise ValueError(
+                f"--html {options.html} cannot be written ({error.strerror}); type --html FILE"
+            ) from None
+        print(f"written: {options.html}", file=sys.stderr)
+    if options.json:
+        print(json.dumps(findings.to_dict(), indent=1))
+    else:
+        from ablate.inspect import terminal
+
+        if isinstance(sys.stdout, io.TextIOWrapper):  # a terminal that lacks a sign shows another
+            sys.stdout.reconfigure(errors="replace")
+        terminal.show(findings, terminal.console(sys.stdout, options.color))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,33 @@
+"""Store building measured: what is told, and that nothing is left behind."""
+
+import json
+
+import pytest
+
+from ablate.bench import made_up_text, store
+
+
+def test_store_is_built_read_and_removed(bench, monkeypatch, tmp_path):
+    monkeypatch.setattr(store.tempfile, "tempdir", str(tmp_path))
+    code, out, _ = bench("store", "--json", "--megabytes", "0.5")
+    found = json.loads(out)
+    assert code == 0
+    assert 0.5 <= found["text_mb"] < 1.0
+    assert found["tokens"] > 50_000
+    assert found["seconds"] == pytest.approx(found["scan_seconds"] + found["build_seconds"])
+    assert 0 < found["share_outside_tokenizer"] < 1
+    assert found["bare_tokenizers_mb_per_s"] > 0
+    assert found["drawing"]["mapped"] is True
+    assert found["drawing"]["batches"] == 100
+    assert "bar 1500 MB" in "\n".join(store.table(found))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_made_up_documents_differ_and_bring_new_words(tmp_path):
+    made_up_text.write(tmp_path / "a.txt", 0.5)
+    documents = (tmp_path / "a.txt").read_text().strip().split("\n\n")
+    assert len(documents) == len(set(documents))
+    assert {len(document.split("\n")) for document in documents} == {made_up_text.SENTENCES}
+    first, second = documents[: len(documents) // 2], documents[len(documents) // 2 :]
+    words = [set(" ".join(part).split()) for part in (first, second)]
+    assert len(words[1] - words[0]) > 100
