@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -46,15 +46,34 @@ def uniforms(
     (epoch, substream), so `length` must be the same constant wherever the stream is used (the
     longest row), not the length of the batch at hand. Consecutive rows cost one call.
     """
+    out = np.empty((len(rows), -(-length // 4) * 4))
+    for begin, end, philox in _runs(stream, rows, length, epoch, substream):
+        np.random.Generator(philox).random(out=out[begin:end].reshape(-1))
+    return out[:, :length]
+
+
+def bits(
+    stream: np.ndarray, rows: Sequence[int] | np.ndarray, length: int, *, epoch: int, substream: int
+) -> np.ndarray:
+    """64 random bits a place, (R, length) uint64: what `uniforms` makes its numbers of."""
+    width = -(-length // 4) * 4
+    parts = [
+        philox.random_raw((end - begin) * width).reshape(-1, width)
+        for begin, end, philox in _runs(stream, rows, length, epoch, substream)
+    ]
+    if len(parts) == 1:
+        return parts[0][:, :length]
+    return np.concatenate([np.empty((0, width), dtype=np.uint64), *parts])[:, :length]
+
+
+def _runs(
+    stream: np.ndarray, rows: Sequence[int] | np.ndarray, length: int, epoch: int, substream: int
+) -> Iterator[tuple[int, int, np.random.Philox]]:
+    """(first, end, its generator) of each run of consecutive numbers in `rows`."""
     blocks = -(-length // 4)
     rows = np.asarray(rows, dtype=np.int64)
-    out = np.empty((len(rows), blocks * 4), dtype=np.uint64)
-    breaks = np.flatnonzero(np.diff(rows) != 1) + 1 if len(rows) else np.empty(0, dtype=np.int64)
-    bounds = [0, *breaks.tolist(), len(rows)]
-    for begin, end in itertools.pairwise(bounds):
-        if begin == end:
-            continue
-        counter = np.array([int(rows[begin]) * blocks, 0, epoch, substream], dtype=np.uint64)
-        raw = np.random.Philox(key=stream, counter=counter).random_raw((end - begin) * blocks * 4)
-        out[begin:end] = raw.reshape(end - begin, blocks * 4)
-    return (out[:, :length] >> np.uint64(11)) * 2.0**-53
+    breaks = np.flatnonzero(np.diff(rows) != 1) + 1
+    for begin, end in itertools.pairwise([0, *breaks.tolist(), len(rows)]):
+        if begin < end:
+            counter = np.array([int(rows[begin]) * blocks, 0, epoch, substream], dtype=np.uint64)
+            yield begin, end, np.random.Philox(key=stream, counter=counter)

@@ -65,3 +65,12 @@ def test_the_numbers_of_a_stream_never_change():
 
 
 GOLDEN = [0.968118648865, 0.442465804519, 0.545815798471]
+
+
+def test_bits_are_what_uniforms_are_made_of():
+    key = rng.key(3, "bits")
+    for rows in ([0, 1, 2], [7, 3, 4], []):
+        bits = rng.bits(key, rows, 10, epoch=1, substream=2)
+        uniforms = rng.uniforms(key, rows, 10, epoch=1, substream=2)
+        assert bits.shape == uniforms.shape == (len(rows), 10)
+        assert np.array_equal(uniforms, (bits >> np.uint64(11)) * 2.0**-53)

@@ -46,6 +46,10 @@ POLICIES = {  # the presets of conf/masking
     "pmi": MaskingPolicy(selection="pmi", budget_rule="exact", corruption_unit="unit"),
     "exact": MaskingPolicy(budget_rule="exact", budget_base="row"),
 }
+NOTES = {
+    "whole_word": "their whole words all become [MASK], ours 80/10/10 as theirs for tokens",
+    "span": "they have no spans: span is beside their token masking",
+}
 NAMES = {f"{kind}_{ROWS}x{length}": (kind, length) for kind in POLICIES for length in LENGTHS}
 Batcher = Callable[[int], Any]  # number of a batch -> the batch
 
@@ -102,10 +106,7 @@ def measure(
         "batches_in_a_turn": turn,
         "torch_threads": torch.get_num_threads(),
         "warm_up_excluded": True,
-        "notes": [
-            "their whole words all become [MASK], ours 80/10/10 as theirs for tokens",
-            "they have no spans: span is beside their token masking",
-        ],
+        "notes": [note for kind, note in NOTES.items() if any(NAMES[n][0] == kind for n in chosen)],
         "same_ids": True,
         "versions": {"torch": torch.__version__, "transformers": library.__version__},
     }

@@ -77,60 +77,106 @@ class MaskCounts:
         }
 
 
-def count_runs(
-    selected: np.ndarray, heads: np.ndarray, words: np.ndarray, row_starts: np.ndarray
+def count_selected(
+    selected: np.ndarray,
+    positions: np.ndarray,
+    masked: np.ndarray,
+    random: np.ndarray,
+    heads: np.ndarray,
+    words: np.ndarray,
 ) -> MaskCounts:
-    """The counts that need the order of the text: words, runs, units, and rows' predictions.
+    """Tokens, words, runs and units, and what stands at those selected.
 
     Args:
-        selected: (N,) bool.
+        selected: (N,) bool; `positions` are its True places (M,).
+        masked, random: (M,) bool, which of them show [MASK] and which a random token.
         heads: (N,) the head of each position's unit, -1 at special tokens.
         words: (N,) bool, the first token of each word.
-        row_starts: (R + 1,).
     """
-    numbers, runs, units = compiled(count_loop)(selected, heads, words, SPAN_BINS, UNIT_BINS)
+    eligible, all_units = compiled(text_loop)(heads)
+    numbers, runs, lengths = compiled(selected_loop)(
+        selected, positions, masked, random, heads, words, SPAN_BINS, UNIT_BINS
+    )
+    names = "masked random units_selected units_masked units_random words_touched words_whole"
+    found = dict(zip(names.split(), map(int, numbers), strict=True))
+    kept = len(positions) - found["masked"] - found["random"]
     return MaskCounts(
-        eligible=int(numbers[0]),
-        words_touched=int(numbers[1]),
-        words_whole=int(numbers[2]),
-        rows=len(row_starts) - 1,
+        **found,  # type: ignore[arg-type]
+        eligible=int(eligible),
+        selected=len(positions),
+        kept=kept,
+        units=int(all_units),
         span_tokens=runs.tolist(),
-        unit_words=units.tolist(),
+        unit_words=lengths.tolist(),
     )
 
 
-def count_loop(selected, heads, words, span_bins, unit_bins):  # type: ignore[no-untyped-def]
-    """(eligible tokens, words touched, words whole), runs by length, units by their words."""
+def count_predicted(
+    counts: MaskCounts, selected: np.ndarray, predicted: np.ndarray, row_starts: np.ndarray
+) -> None:
+    """What is predicted (P,), and in how many rows nothing is."""
+    both = int(selected[predicted].sum())
+    counts.predicted = len(predicted)
+    counts.visible_predicted = counts.predicted - both
+    counts.unpredicted = counts.selected - both
+    before = np.searchsorted(predicted, row_starts)
+    counts.rows = len(row_starts) - 1
+    counts.rows_without_prediction = int((before[1:] == before[:-1]).sum())
+
+
+def text_loop(heads):  # type: ignore[no-untyped-def]
+    """Eligible tokens, units."""
+    eligible = 0
+    units = 0
+    for i in range(len(heads)):
+        eligible += heads[i] >= 0
+        units += heads[i] == i
+    return eligible, units
+
+
+def selected_loop(  # type: ignore[no-untyped-def]
+    selected, positions, masked, random, heads, words, span_bins, unit_bins
+):
+    """(masked, random, units, of these masked and random, words touched and whole), runs by length,
+    units by their words.
+
+    Goes over the selected positions only: a branch at every token, which no processor can foresee,
+    costs more than all else in a batch.
+    """
     runs = np.zeros(span_bins, dtype=np.int64)
     units = np.zeros(unit_bins, dtype=np.int64)
-    eligible = 0
-    touched = 0
-    whole = 0
+    numbers = np.zeros(7, dtype=np.int64)
     run = 0
     words_in_unit = 0
-    size = 0  # tokens of the open word, and how many of them are selected
-    hits = 0
-    for i in range(len(selected) + 1):
-        inside = i < len(selected) and heads[i] >= 0
-        if not inside or words[i]:
-            if hits > 0:
-                touched += 1
-                whole += hits == size
-            size = 0
-            hits = 0
-        if words_in_unit > 0 and (not inside or heads[i] == i):
-            units[min(words_in_unit, unit_bins - 1)] += 1
-            words_in_unit = 0
-        hit = inside and selected[i]
-        if run > 0 and not hit:
+    end = 0  # of the last word looked at
+    for j in range(len(positions)):
+        i = positions[j]
+        numbers[0] += masked[j]
+        numbers[1] += random[j]
+        if j > 0 and positions[j - 1] != i - 1:
             runs[min(run, span_bins - 1)] += 1
             run = 0
-        if inside:
-            eligible += 1
-            size += 1
-            if hit:
-                hits += 1
-                run += 1
-                if words[i] or heads[i] == i:
-                    words_in_unit += 1
-    return np.array([eligible, touched, whole]), runs, units
+        if heads[i] == i:  # a unit is taken whole, so its head is selected
+            numbers[2] += 1
+            numbers[3] += masked[j]
+            numbers[4] += random[j]
+            if j > 0:
+                units[min(words_in_unit, unit_bins - 1)] += 1
+            words_in_unit = 0
+        run += 1
+        words_in_unit += words[i] | (heads[i] == i)
+        if i >= end:
+            begin = i
+            while not words[begin]:
+                begin -= 1
+            full = selected[begin]
+            end = begin + 1
+            while end < len(words) and heads[end] >= 0 and not words[end]:
+                full &= selected[end]
+                end += 1
+            numbers[5] += 1
+            numbers[6] += full
+    if len(positions) > 0:
+        runs[min(run, span_bins - 1)] += 1
+        units[min(words_in_unit, unit_bins - 1)] += 1
+    return numbers, runs, units

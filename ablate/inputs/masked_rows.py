@@ -10,10 +10,11 @@ import numpy as np
 
 from ablate import rng
 from ablate.inputs import units
-from ablate.inputs.batches import Batch, collate, ragged_arange
+from ablate.inputs.batches import Batch, collate
 from ablate.inputs.candidates import Candidates
+from ablate.inputs.draws import further, two_uniforms
 from ablate.inputs.formats import Plan
-from ablate.inputs.mask_counts import MaskCounts, count_runs
+from ablate.inputs.mask_counts import MaskCounts, count_predicted, count_selected
 from ablate.inputs.masking import MaskingPolicy, corrupt
 from ablate.inputs.pmi import NgramList
 from ablate.inputs.rows import AssembledRows, assemble
@@ -21,7 +22,7 @@ from ablate.inputs.selection import select
 from ablate.tokens.store import TokenStore
 from ablate.tokens.tokenizer import Tokenizer
 
-SELECTION, FATE, CANDIDATE, UNITS = 0, 1, 2, 3  # substreams of the masking stream
+CANDIDATE, UNITS = 1, 2  # numbers of `draws.further`
 
 
 def check_words(selection: str, tokenizer: Tokenizer) -> None:
@@ -74,51 +75,33 @@ class MaskedRows:
         policy = self.policy
         flat = assemble(self.store, self.tokenizer, plan, rows)
         row_starts = np.concatenate([[0], np.cumsum(flat.lengths)])
-        draw = _Draws(
-            self.key,
-            plan.row_ids[rows],
-            flat.lengths,
-            self.max_length,
-            epoch if policy.copies is None else epoch % policy.copies,
+        shown = epoch if policy.copies is None else epoch % policy.copies
+        uniforms, fates = two_uniforms(
+            self.key, plan.row_ids[rows], flat.lengths, width=self.max_length, epoch=shown
         )
         words = units.word_begins(flat.word_starts, flat.eligible)
-        heads = self._heads(flat, words, draw)
-        uniforms = draw(SELECTION)
-        # no text stands at a row's [CLS]: its uniforms are the row's own
-        row_uniforms = np.stack([uniforms[row_starts[:-1]], draw(FATE)[row_starts[:-1]]])
-        chosen = [heads, uniforms, row_starts, row_uniforms]
-        rate = policy.rate_at(progress)
-        selected = select(policy, rate, *chosen)
+        heads = self._heads(flat, words, uniforms, fates)
+        own = row_starts[:-1]  # no text stands at a row's [CLS]: its numbers are the row's own
+        chosen = [heads, uniforms, row_starts, np.stack([uniforms[own], fates[own]])]
+        selected = select(policy, policy.rate_at(progress), *chosen)
         positions = np.flatnonzero(selected)
         fated = heads[positions] if policy.corruption_unit == "unit" else positions
         ids, masked, random = corrupt(
             policy,
             flat.input_ids,
             positions,
-            draw(FATE)[fated],
-            draw(CANDIDATE)[positions],
+            fates[fated],
+            further(uniforms[positions], fates[positions], CANDIDATE),
             mask_token_id=self.tokenizer.mask_token_id,
             candidates=self.candidates,
         )
         predicted = positions
         if policy.prediction_rate is not None:
             predicted = np.flatnonzero(select(policy, policy.prediction_rate, *chosen))
-        counts = count_runs(selected, heads, words, row_starts)
-        counts.selected, counts.predicted = len(positions), len(predicted)
-        counts.masked, counts.random = int(masked.sum()), int(random.sum())
-        counts.kept = counts.selected - counts.masked - counts.random
-        first = heads[positions] == positions  # a unit is taken whole, so its head is selected
-        counts.units = int((heads == np.arange(len(heads))).sum())
-        counts.units_selected = int(first.sum())
-        counts.units_masked = int(masked[first].sum())
-        counts.units_random = int(random[first].sum())
+        counts = count_selected(selected, positions, masked, random, heads, words)
         changed = positions[random]
         counts.random_same = int((ids[changed] == flat.input_ids[changed]).sum())
-        both = int(selected[predicted].sum())
-        counts.visible_predicted = counts.predicted - both
-        counts.unpredicted = counts.selected - both
-        with_prediction = np.unique(np.searchsorted(row_starts, predicted, side="right"))
-        counts.rows_without_prediction = counts.rows - len(with_prediction)
+        count_predicted(counts, selected, predicted, row_starts)
         batch = collate(
             ids,
             flat.sequence_lengths,
@@ -129,35 +112,21 @@ class MaskedRows:
         )
         return batch, counts
 
-    def _heads(self, flat: AssembledRows, words: np.ndarray, draw: _Draws) -> np.ndarray:
+    def _heads(
+        self, flat: AssembledRows, words: np.ndarray, uniforms: np.ndarray, fates: np.ndarray
+    ) -> np.ndarray:
         """(N,) the head of each position's unit under the policy's selection."""
         selection = self.policy.selection
+        if selection == "token":
+            return units.heads_of(flat.eligible, flat.eligible)
+        if selection == "whole_word":
+            return units.heads_of(words, flat.eligible)
+        places = np.flatnonzero(words)
+        drawn = further(uniforms[places], fates[places], UNITS)
         if selection == "pmi":
             assert self.ngrams is not None, "the caller builds the list that pmi needs"
-            return self.ngrams.units(flat.input_ids, words, flat.eligible, draw(UNITS))
-        begins = words
-        if selection == "token":
-            begins = flat.eligible
-        elif selection in ("span", "ngram"):
-            lengths = self.policy.length_distribution()
-            begins = units.tile(words, flat.eligible, draw(UNITS), lengths)
+            at_words = np.zeros(len(words))
+            at_words[places] = drawn
+            return self.ngrams.units(flat.input_ids, words, flat.eligible, at_words)
+        begins = units.tile(places, flat.eligible, drawn, self.policy.length_distribution())
         return units.heads_of(begins, flat.eligible)
-
-
-class _Draws:
-    """One uniform for each position of some rows, by substream, each drawn once."""
-
-    def __init__(
-        self, key: np.ndarray, row_ids: np.ndarray, lengths: np.ndarray, width: int, epoch: int
-    ) -> None:
-        self.key, self.row_ids, self.width, self.epoch = key, row_ids, width, epoch
-        self.cells = np.repeat(np.arange(len(row_ids)) * width, lengths) + ragged_arange(lengths)
-        self.known: dict[int, np.ndarray] = {}
-
-    def __call__(self, substream: int) -> np.ndarray:
-        if substream not in self.known:
-            drawn = rng.uniforms(
-                self.key, self.row_ids, self.width, epoch=self.epoch, substream=substream
-            )
-            self.known[substream] = drawn.reshape(-1)[self.cells]
-        return self.known[substream]

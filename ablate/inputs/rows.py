@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ablate.inputs.batches import ragged_arange
+from ablate.inputs.compiled import compiled
 from ablate.inputs.plan import Plan
 from ablate.tokens.store import TokenStore
 from ablate.tokens.tokenizer import Tokenizer
@@ -34,30 +34,49 @@ def assemble(
 ) -> AssembledRows:
     """Gather the slices of `rows` from the store and set [CLS] and [SEP] around them."""
     rows = np.asarray(rows, dtype=np.int64)
-    per_row = plan.row_starts[rows + 1] - plan.row_starts[rows]
-    place = ragged_arange(per_row)  # of a slice in its row
-    slices = np.repeat(plan.row_starts[rows], per_row) + place
-    sizes = plan.slice_stops[slices] - plan.slice_starts[slices]
-    has_cls = (place == 0) | plan.cls_per_slice
-    spans = has_cls + sizes + 1  # [CLS], slice, [SEP]
-    begins = np.concatenate([[0], np.cumsum(spans)])
-    targets = begins[:-1] + has_cls
-    source = np.repeat(plan.slice_starts[slices], sizes) + ragged_arange(sizes)
-    destination = np.repeat(targets, sizes) + ragged_arange(sizes)
-    total = int(begins[-1])
-    input_ids = np.full(total, tokenizer.sep_token_id, dtype=np.int64)
-    input_ids[begins[:-1][has_cls]] = tokenizer.cls_token_id
-    input_ids[destination] = store.tokens[source]
-    eligible = np.zeros(total, dtype=bool)
-    eligible[destination] = True
-    word_starts = np.zeros(total, dtype=bool)
-    word_starts[destination] = store.word_starts[source]
-    types = np.zeros(total, dtype=np.int64)
-    if plan.pair_labels is not None:
-        types = np.repeat(place, spans)
-    # an unknown piece in the text is no token to predict
-    eligible &= ~np.isin(input_ids, tokenizer.special_ids)
     lengths = plan.row_lengths[rows]
+    special = np.zeros(tokenizer.vocab_size, dtype=bool)
+    special[tokenizer.special_ids] = True
+    num_slices = int((plan.row_starts[rows + 1] - plan.row_starts[rows]).sum())
+    input_ids, types, eligible, word_starts, spans = compiled(fill)(
+        np.asarray(store.tokens), np.asarray(store.word_starts), special, rows,
+        plan.row_starts, plan.slice_starts, plan.slice_stops, plan.cls_per_slice,
+        plan.pair_labels is not None, tokenizer.cls_token_id, tokenizer.sep_token_id,
+        int(lengths.sum()), num_slices,
+    )  # fmt: skip
     return AssembledRows(
         input_ids, types, eligible, word_starts, lengths, spans if plan.block else lengths
     )
+
+
+def fill(  # type: ignore[no-untyped-def]
+    tokens, starts, special, rows, row_starts, slice_starts, slice_stops, cls_per_slice, pairs,
+    cls_token_id, sep_token_id, total, num_slices,
+):  # fmt: skip
+    """The loop of `assemble`; an unknown piece in the text is no token to predict."""
+    input_ids = np.empty(total, dtype=np.int64)
+    types = np.zeros(total, dtype=np.int64)
+    eligible = np.zeros(total, dtype=np.bool_)
+    word_starts = np.zeros(total, dtype=np.bool_)
+    spans = np.empty(num_slices, dtype=np.int64)
+    at = 0
+    done = 0
+    for row in rows:
+        for s in range(row_starts[row], row_starts[row + 1]):
+            begin = at
+            if s == row_starts[row] or cls_per_slice:
+                input_ids[at] = cls_token_id
+                at += 1
+            for source in range(slice_starts[s], slice_stops[s]):
+                token = tokens[source]
+                input_ids[at] = token
+                eligible[at] = not special[token]
+                word_starts[at] = starts[source]
+                at += 1
+            input_ids[at] = sep_token_id
+            at += 1
+            if pairs and s > row_starts[row]:
+                types[begin:at] = 1
+            spans[done] = at - begin
+            done += 1
+    return input_ids, types, eligible, word_starts, spans

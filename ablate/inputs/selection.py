@@ -35,10 +35,9 @@ def select(
         row_starts: (R + 1,) the first token of each row.
         row_uniforms: (2, R) where a row's window starts; how its count is rounded.
     """
-    eligible = heads >= 0
     if policy.budget_rule == "bernoulli" and policy.max_predictions_per_row is None:
-        return (uniforms[heads] < rate) & eligible  # the -1 of special tokens reads the last place
-    counted = np.add.reduceat(eligible, row_starts[:-1], dtype=np.int64)
+        return compiled(below)(heads, uniforms, rate)
+    counted = np.add.reduceat(heads >= 0, row_starts[:-1], dtype=np.int64)
     limit = counted
     if policy.max_predictions_per_row is not None:
         limit = np.minimum(counted, policy.max_predictions_per_row)
@@ -56,6 +55,14 @@ def select(
     return loop(heads, uniforms, row_starts, budgets, limit, row_uniforms[0], rate, mode)
 
 
+def below(heads, uniforms, rate):  # type: ignore[no-untyped-def]
+    """Every unit whose uniform is under `rate`."""
+    selected = np.empty(len(heads), dtype=np.bool_)
+    for i in range(len(heads)):
+        selected[i] = (heads[i] >= 0) & (uniforms[max(heads[i], 0)] < rate)
+    return selected
+
+
 def take(heads, uniforms, row_starts, budgets, limits, offsets, rate, mode):  # type: ignore[no-untyped-def]
     """Go through each row's units in the order of their uniforms and take some of them.
 
@@ -64,41 +71,62 @@ def take(heads, uniforms, row_starts, budgets, limits, offsets, rate, mode):  # 
     passes `limits`.
     """
     selected = np.zeros(len(heads), dtype=np.bool_)
+    longest = 0
     for r in range(len(row_starts) - 1):
-        begin, end = row_starts[r], row_starts[r + 1]
-        first = np.empty(end - begin, dtype=np.int64)
-        sizes = np.zeros(end - begin, dtype=np.int64)
+        longest = max(longest, row_starts[r + 1] - row_starts[r])
+    first = np.empty(longest + 1, dtype=np.int64)
+    stops = np.empty(longest + 2, dtype=np.int64)  # of unit u at u + 1; 0 takes what is no unit's
+    order = np.empty(longest, dtype=np.int64)
+    drawn = np.empty(longest)
+    bins = np.empty(longest + 2, dtype=np.int64)
+    for r in range(len(row_starts) - 1):
         units = 0
         tokens = 0
-        for i in range(begin, end):
-            if heads[i] == i:
-                first[units] = i
-                units += 1
-            if heads[i] >= 0:
-                sizes[units - 1] += 1
-                tokens += 1
-        order = np.argsort(uniforms[first[:units]], kind="mergesort")
+        for i in range(row_starts[r], row_starts[r + 1]):
+            first[units] = i  # no branch: where units begin, no processor can foresee
+            units += heads[i] == i
+            stops[units * (heads[i] >= 0)] = i + 1
+            tokens += heads[i] >= 0
+        bins[: units + 1] = 0  # sort by uniform: into as many bins as units, then neighbours
+        for u in range(units):
+            bins[int(uniforms[first[u]] * units) + 1] += 1
+        for u in range(units):
+            bins[u + 1] += bins[u]
+        for u in range(units):
+            draw = uniforms[first[u]]
+            b = int(draw * units)
+            order[bins[b]] = u
+            drawn[bins[b]] = draw
+            bins[b] += 1
+        for j in range(1, units):
+            u, draw = order[j], drawn[j]
+            k = j
+            while k > 0 and drawn[k - 1] > draw:
+                order[k], drawn[k] = order[k - 1], drawn[k - 1]
+                k -= 1
+            order[k], drawn[k] = u, draw
         reached = 0  # tokens from the window's start to the unit's
         k = 0
         if mode == WINDOW and tokens > 0:
             start = int(offsets[r] * tokens)
             while start > 0:  # a unit that began before the window is the last one of the circle
-                start -= sizes[order[k]]
+                start -= stops[order[k] + 1] - first[order[k]]
                 k += 1
             reached = -start
         taken = 0
         for j in range(units):
-            unit = order[(k + j) % units]
-            if mode == BELOW and uniforms[first[unit]] >= rate:
+            place = k + j if k + j < units else k + j - units
+            unit = order[place]
+            size = stops[unit + 1] - first[unit]
+            if mode == BELOW and drawn[place] >= rate:
                 break
             if mode == WINDOW and reached >= budgets[r]:
                 break
-            if taken + sizes[unit] > limits[r]:
+            if taken + size > limits[r]:
                 break
-            if mode == FITTING and taken + sizes[unit] > budgets[r]:
+            if mode == FITTING and taken + size > budgets[r]:
                 continue
-            for i in range(first[unit], first[unit] + sizes[unit]):
-                selected[i] = True
-            taken += sizes[unit]
-            reached += sizes[unit]
+            selected[first[unit] : stops[unit + 1]] = True
+            taken += size
+            reached += size
     return selected

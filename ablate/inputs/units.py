@@ -26,9 +26,16 @@ def word_begins(word_starts: np.ndarray, eligible: np.ndarray) -> np.ndarray:
 
 def heads_of(begins: np.ndarray, eligible: np.ndarray) -> np.ndarray:
     """(N,) int64: for each position the head of its unit, -1 at special tokens."""
-    places = np.arange(len(begins))
-    heads = np.maximum.accumulate(np.where(begins, places, -1))
-    heads[~eligible] = -1
+    return compiled(heads_loop)(begins, eligible)
+
+
+def heads_loop(begins, eligible):  # type: ignore[no-untyped-def]
+    """The sequential part of `heads_of`."""
+    heads = np.empty(len(begins), dtype=np.int64)
+    head = -1
+    for i in range(len(begins)):
+        head = i if begins[i] else head
+        heads[i] = head if eligible[i] else -1
     return heads
 
 
@@ -37,26 +44,31 @@ def tile(
 ) -> np.ndarray:
     """(N,) bool, the heads of units of 1, 2, ... words drawn one after the other.
 
-    `probabilities` are those of each number of words; the uniform at a unit's head draws its
-    length. The last unit before a special token ends there.
+    `words` (W,) are the places of the words' first tokens and `uniforms` (W,) their numbers: that
+    of a unit's first word draws its length by `probabilities`. The last unit before a special token
+    ends there.
     """
     cumulative = np.cumsum(probabilities)
     cumulative[-1] = 1.0
-    return compiled(tile_loop)(words, eligible, uniforms, cumulative)
+    # for each 1/256 of the uniforms, the least length that it can mean
+    least = 1 + np.searchsorted(cumulative, np.arange(256) / 256, side="right")
+    return compiled(tile_loop)(words, eligible, uniforms, cumulative, least)
 
 
-def tile_loop(words, eligible, uniforms, cumulative):  # type: ignore[no-untyped-def]
+def tile_loop(words, eligible, uniforms, cumulative, least):  # type: ignore[no-untyped-def]
     """The sequential part of `tile`."""
-    begins = np.zeros(len(words), dtype=np.bool_)
-    left = 0  # words that the open unit still takes
-    for i in range(len(words)):
-        if not eligible[i]:
-            left = 0
-        elif words[i]:
-            if left == 0:
-                begins[i] = True
-                while uniforms[i] >= cumulative[left]:
-                    left += 1
-            else:
-                left -= 1
+    begins = np.zeros(len(eligible), dtype=np.bool_)
+    k = 0
+    while k < len(words):
+        stop = k + 1  # of the words up to the next special token
+        while stop < len(words) and eligible[words[stop] - 1]:
+            stop += 1
+        while k < stop:
+            draw = uniforms[k]
+            begins[words[k]] = True
+            length = least[int(draw * 256)]
+            while draw >= cumulative[length - 1]:
+                length += 1
+            k += length
+        k = stop
     return begins

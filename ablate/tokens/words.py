@@ -9,7 +9,6 @@ tests/tokens/test_tokenizer.py::test_chunks_give_what_whole_texts_give.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -58,13 +57,10 @@ class ChunkCache(dict[str, int]):
             return self._encode(texts)
         if len(self) > self._max_chunks:
             self._forget()
-        split = [text.split(" ") for text in texts]
-        num_chunks = np.fromiter(map(len, split), dtype=np.int64, count=len(split))
-        numbers = np.fromiter(
-            map(self.__getitem__, itertools.chain.from_iterable(split)),
-            dtype=np.int64,
-            count=int(num_chunks.sum()),
-        )
+        chunks = " ".join(texts).split(" ")  # a list a text would keep the garbage collector busy
+        blanks = (text.count(" ") for text in texts)
+        num_chunks = np.fromiter(blanks, dtype=np.int64, count=len(texts)) + 1
+        numbers = np.fromiter(map(self.__getitem__, chunks), dtype=np.int64, count=len(chunks))
         if self._new:
             self._learn()
         lengths = self._known.lengths[numbers]

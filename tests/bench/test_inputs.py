@@ -35,7 +35,7 @@ def test_inputs_prints_one_json_object_with_named_rows(bench):
     assert (exact["theirs"], exact["ratio"]) == (None, None)
     assert found["unit"].startswith("milliseconds")
     assert (found["torch_threads"], found["warm_up_excluded"]) == (1, True)
-    assert len(inputs.table(found)) == 4 + 3 + 2
+    assert len(inputs.table(found)) == 4 + 3 + 1
 
 
 def test_both_sides_get_the_same_ids(text):

@@ -135,8 +135,9 @@ def test_every_position_has_the_same_chance_row_edges_included(kind, rule, rate)
     policy = MaskingPolicy(kind, budget_rule=rule)
     begins = {"token": eligible, "whole_word": words}.get(kind)
     if begins is None:
+        places = np.flatnonzero(words)
         begins = units.tile(
-            words, eligible, random.random(rows * length), policy.length_distribution()
+            places, eligible, random.random(len(places)), policy.length_distribution()
         )
     row_starts = np.arange(rows + 1) * length
     heads = units.heads_of(begins, eligible)

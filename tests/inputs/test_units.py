@@ -24,16 +24,17 @@ def test_a_word_cut_by_a_special_token_begins_after_it():
 
 def test_fixed_bigrams_take_two_words_and_end_at_special_tokens():
     words = units.word_begins(STARTS, ELIGIBLE)
-    begins = units.tile(words, ELIGIBLE, np.zeros(10), np.array([0.0, 1.0]))
+    places = np.flatnonzero(words)
+    begins = units.tile(places, ELIGIBLE, np.zeros(4), np.array([0.0, 1.0]))
     assert np.flatnonzero(begins).tolist() == [1, 7]
-    single = units.tile(words, ELIGIBLE, np.full(10, 0.999), np.array([1.0]))
+    single = units.tile(places, ELIGIBLE, np.full(4, 0.999), np.array([1.0]))
     assert np.array_equal(single, words)
 
 
 def test_the_uniform_at_a_head_draws_the_length():
     eligible = np.ones(6, bool)
     draws = np.array([0.7, 0.1, 0.1, 0.1, 0.1, 0.1])  # .7 -> two words, .1 -> one
-    begins = units.tile(eligible, eligible, draws, np.array([0.5, 0.5]))
+    begins = units.tile(np.arange(6), eligible, draws, np.array([0.5, 0.5]))
     assert np.flatnonzero(begins).tolist() == [0, 2, 3, 4, 5]
 
 
@@ -41,7 +42,7 @@ def test_lengths_follow_the_law():
     random = np.random.default_rng(0)
     law = MaskingPolicy("span").length_distribution()
     everywhere = np.ones(200_000, bool)
-    begins = units.tile(everywhere, everywhere, random.random(200_000), law)
+    begins = units.tile(np.arange(200_000), everywhere, random.random(200_000), law)
     lengths = np.bincount(np.diff(np.flatnonzero(begins)), minlength=11)[1:]
     for count, share in zip(lengths, law, strict=True):
         low, high = binom.ppf([5e-7, 1 - 5e-7], lengths.sum(), share)
@@ -52,7 +53,10 @@ def test_compiled_loop_equals_plain_python():
     random = np.random.default_rng(1)
     eligible = random.random(500) < 0.9
     words = units.word_begins(random.random(500) < 0.6, eligible)
-    draws = random.random(500)
+    places = np.flatnonzero(words)
+    draws = random.random(len(places))
     law = np.array([0.2, 0.3, 0.5])
-    slow = units.tile_loop(words, eligible, draws, np.cumsum(law))
-    assert np.array_equal(units.tile(words, eligible, draws, law), slow)
+    least = np.ones(256, dtype=np.int64)  # the table only saves steps
+    slow = units.tile_loop(places, eligible, draws, np.cumsum(law), least)
+    assert np.array_equal(units.tile(places, eligible, draws, law), slow)
+    assert np.array_equal(units.heads_of(words, eligible), units.heads_loop(words, eligible))
