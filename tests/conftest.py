@@ -19,10 +19,13 @@ os.environ["OMP_NUM_THREADS"] = "1"
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
 os.environ["COLUMNS"] = "120"
 
+import hypothesis
 import pytest
 import torch
 
 torch.set_num_threads(1)
+hypothesis.settings.register_profile("ablate", deadline=None)  # a first call compiles
+hypothesis.settings.load_profile("ablate")
 
 
 @pytest.fixture(scope="session")

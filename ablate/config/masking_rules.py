@@ -38,9 +38,10 @@ def check_masking(settings: Settings) -> None:
         )
     repeats = settings.input_format.copies
     if masking.copies is not None and (not repeats or masking.copies % repeats):
+        given = "null" if repeats is None else repeats
         raise ValueError(
             f"masking.copies={masking.copies} repeats masks, and rows that repeat as often are "
-            f"needed under them: input_format.copies={repeats} must be set and divide it; type "
+            f"needed under them: input_format.copies={given} must be set and divide it; type "
             f"input_format.copies={masking.copies} masking.copies={masking.copies} (static), or "
             "masking.copies=null (a new mask every epoch)"
         )

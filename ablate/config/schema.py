@@ -69,7 +69,7 @@ class MaskingSettings:
     ngram_weights: list[float] = field(default_factory=lambda: [1.0, 0.5, 1 / 3])
     pmi_num_ngrams: int = 800_000
     pmi_max_words: int = 5
-    pmi_min_count: int = 10
+    pmi_min_count: int = 11
 
 
 @dataclass

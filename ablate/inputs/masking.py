@@ -25,6 +25,7 @@ ROUNDINGS = ("nearest", "stochastic")
 OVERSHOOTS = ("stop", "skip")
 CORRUPTION_UNITS = ("token", "unit")
 RANDOM_CANDIDATES = ("uniform", "frequency")
+_LARGEST = 10_000_000
 
 
 @dataclass(frozen=True)
@@ -44,13 +45,15 @@ class MaskingPolicy:
             some corrupted tokens are not predicted, above it some predicted ones are visible
             (after Wettig et al. 2023, sec. 5, who duplicate the row for the latter).
         budget_rule: `bernoulli` selects each unit by itself with probability `mask_rate` (a short
-            row can have none, and then has no loss); `exact` gives each row its count.
+            row can have none, and then has no loss); `exact` gives each row its count, which
+            units of several tokens miss by less than one unit, in the mean by nothing.
         budget_base: the rate is a share of the `eligible` tokens, or of all tokens of the `row`
             with [CLS] and [SEP], as BERT counts.
         budget_rounding: an exact count is rounded to the `nearest`, at least 1 (BERT), or up and
             down at random (`stochastic`, fairseq), which keeps the rate of short rows. Where units
             have several tokens, a row can still get none: its window fell inside one unit.
-        max_predictions_per_row: hard limit of a row's count (BERT's `max_predictions_per_seq`).
+        max_predictions_per_row: hard limit of a row's count (BERT's `max_predictions_per_seq`);
+            for single tokens, or with `skip`: cutting units off would favour short ones.
         overshoot: where a unit of several tokens would pass an exact count, `stop` ends there and
             `skip` goes on with the next one that fits (BERT's whole words). `skip` is not nested:
             its positions at 15% are no subset of those at 40%.
@@ -64,7 +67,7 @@ class MaskingPolicy:
             renormalised.
         ngram_weights: weights of n = 1, 2, ...; [1, 1/2, 1/3] is ALBERT's, [0, 0, 1] only trigrams.
         pmi_num_ngrams, pmi_max_words, pmi_min_count: size of the collocation list, longest n-gram,
-            fewest occurrences (Levine et al. 2021).
+            fewest occurrences (Levine et al. 2021: 800,000, 5, over 10).
 
     Raises:
         ValueError: a value or a combination that means nothing.
@@ -91,12 +94,13 @@ class MaskingPolicy:
     ngram_weights: Sequence[float] = (1.0, 1 / 2, 1 / 3)
     pmi_num_ngrams: int = 800_000
     pmi_max_words: int = 5
-    pmi_min_count: int = 10
+    pmi_min_count: int = 11
 
     def __post_init__(self) -> None:
         self._check_names()
         self._check_rates()
         self._check_units()
+        self._check_together()
 
     def _check_names(self) -> None:
         for name, allowed in _CHOICES.items():
@@ -135,12 +139,28 @@ class MaskingPolicy:
                 "at most 1; the rest is shown unchanged"
             )
 
+    def _check_together(self) -> None:
+        skips = self.budget_rule == "exact" and self.overshoot == "skip"
+        if self.max_predictions_per_row is not None and self.selection != "token" and not skips:
+            raise ValueError(
+                f"masking.max_predictions_per_row={self.max_predictions_per_row} would lower the "
+                f"rate of masking.selection={self.selection} and favour short units; it goes with "
+                "masking.selection=token, or with masking.budget_rule=exact masking.overshoot=skip "
+                "(BERT's); type masking.max_predictions_per_row=null"
+            )
+        if self.prediction_rate is not None and skips:
+            raise ValueError(
+                f"masking.prediction_rate={self.prediction_rate} with masking.overshoot=skip: what "
+                "is predicted would be no subset of what is corrupted; type masking.overshoot=stop"
+            )
+
     def _check_units(self) -> None:
         for name in ("max_predictions_per_row", "copies", "span_max_words", "pmi_num_ngrams"):
             given = getattr(self, name)
-            if given is not None and given < 1:
+            if given is not None and not 1 <= given <= _LARGEST:
                 raise ValueError(
-                    f"masking.{name}={given} must be at least 1; type for example masking.{name}=10"
+                    f"masking.{name}={given} must be from 1 to {_LARGEST}; "
+                    f"type for example masking.{name}=10"
                 )
         if not 0.0 < self.span_geometric_p <= 1.0:
             raise ValueError(
@@ -153,11 +173,11 @@ class MaskingPolicy:
                 f"masking.ngram_weights={weights} must be weights of n = 1, 2, ... words, none "
                 "negative and not all 0; type for example 'masking.ngram_weights=[1,0.5,0.333]'"
             )
-        if not 2 <= self.pmi_max_words <= 5 or self.pmi_min_count < 1:
+        if not 2 <= self.pmi_max_words <= 5 or not 1 <= self.pmi_min_count <= _LARGEST:
             raise ValueError(
                 f"masking.pmi_max_words={self.pmi_max_words} goes from 2 to 5 and "
-                f"masking.pmi_min_count={self.pmi_min_count} from 1; type for example "
-                "masking.pmi_max_words=5 masking.pmi_min_count=10"
+                f"masking.pmi_min_count={self.pmi_min_count} from 1 to {_LARGEST}; type for "
+                "example masking.pmi_max_words=5 masking.pmi_min_count=11"
             )
 
     @property

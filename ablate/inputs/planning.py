@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ablate.inputs.pairs import NEXT, NO_PAIR, RANDOM, SWAPPED
+from ablate.inputs.pairs import NO_PAIR, RANDOM, SWAPPED
 
 
 def pair_rows(  # type: ignore[no-untyped-def]
@@ -20,12 +20,13 @@ def pair_rows(  # type: ignore[no-untyped-def]
     A chunk of consecutive sentences is filled up to a target - max_length - 3 tokens or, for a
     share `short_seq_prob` of the documents, a random number from 2 to that - and cut at a random
     sentence into A and B; `by_sentence` makes it two sentences (RoBERTa's SENTENCE-PAIR), where the
-    target only cuts. The pair is one of `kinds`, drawn independently, or for `exact` uniformly from
-    those that have fewest rows so far. A random B comes from another document, never the same by
-    exhaustion of tries as in the original, and the sentences it displaced are put back. A chunk of
-    one sentence is random or, where `kinds` has no random, a row of one segment (ALBERT's code
-    takes a random B and calls it swapped). What is too long loses tokens from the longer side,
-    each from a random end.
+    target only cuts. The pair is one of `kinds`, drawn independently; for `exact` with chances that
+    make up for the chunks that had no choice, and that lean slowly to the kinds with fewer rows:
+    equal shares, and hardly a hint in the rows before. A random B comes from another document,
+    never the same by exhaustion of tries as in the original, and the sentences it displaced are put
+    back. A chunk of one sentence is random or, where `kinds` has no random, a row of one segment
+    (ALBERT's code takes a random B and calls it swapped). What is too long loses tokens from the
+    longer side, each from a random end.
 
     Returns slice starts and stops (S,), row starts (R + 1,), kinds (R,), and numbers of tokens:
     dropped (cut off at their own place), shown of random partners, cut off random partners.
@@ -43,6 +44,9 @@ def pair_rows(  # type: ignore[no-untyped-def]
     row_starts = np.empty(capacity + 1, dtype=np.int64)
     row_kinds = np.empty(capacity, dtype=np.int64)
     made = np.zeros(3, dtype=np.int64)
+    weights = np.zeros(3)
+    memory = min(max(capacity // 50, 4), 200)
+    forced = 0
     row_starts[0] = 0
     slices, rows, dropped, shown, partner_cut = 0, 0, 0, 0, 0
     for d in range(num_documents):
@@ -61,17 +65,22 @@ def pair_rows(  # type: ignore[no-untyped-def]
                     size = sentence_starts[stop] - sentence_starts[position]
             if stop - position == 1:
                 kind = RANDOM if has_random else NO_PAIR
+                forced += 1
             elif exact:
-                kind, ties = NEXT, 0
+                total = 0.0
                 for k in kinds:
-                    if made[k] < made[kind]:
+                    weights[k] = 1.0 / len(kinds) + (rows / len(kinds) - made[k]) / memory
+                    if k == RANDOM and rows > 0:
+                        weights[k] -= forced / rows
+                    weights[k] = max(weights[k], 0.0)
+                    total += weights[k]
+                draw = generator.random() * total
+                kind = kinds[len(kinds) - 1]
+                for k in kinds[:-1]:
+                    if draw < weights[k]:
                         kind = k
-                fewest = made[kind]
-                for k in kinds:
-                    if made[k] == fewest:
-                        ties += 1
-                        if generator.random() * ties < 1.0:
-                            kind = k
+                        break
+                    draw -= weights[k]
             else:
                 kind = kinds[int(generator.random() * len(kinds))]
             cut = stop

@@ -172,8 +172,7 @@ def _rank(
         columns.append([sizes, *(column[kept] for column in values)])
     arrays = [np.concatenate(column) for column in zip(*columns, strict=True)]
     if not len(arrays[0]):
-        lower = max(2, min_count // 5)
-        advice = f"masking.pmi_min_count={lower}" if lower < min_count else "a larger corpus"
+        advice = "masking.pmi_min_count=2" if min_count > 2 else "a larger corpus"
         raise ValueError(
             f"masking.pmi_min_count={min_count}: no 2 to {max_words} words that go together occur "
             f"that often in the {sentences.num_tokens:,} training tokens; it may be 1 or more and "

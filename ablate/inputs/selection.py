@@ -52,7 +52,7 @@ def select(
         budgets = np.minimum(budgets, limit)
         mode = FITTING if policy.overshoot == "skip" else WINDOW
     loop = compiled(take)
-    return loop(heads, uniforms, row_starts, budgets, limit, row_uniforms[0], rate, mode)
+    return loop(heads, uniforms, row_starts, budgets, row_uniforms[0], rate, mode)
 
 
 def below(heads, uniforms, rate):  # type: ignore[no-untyped-def]
@@ -63,12 +63,12 @@ def below(heads, uniforms, rate):  # type: ignore[no-untyped-def]
     return selected
 
 
-def take(heads, uniforms, row_starts, budgets, limits, offsets, rate, mode):  # type: ignore[no-untyped-def]
+def take(heads, uniforms, row_starts, budgets, offsets, rate, mode):  # type: ignore[no-untyped-def]
     """Go through each row's units in the order of their uniforms and take some of them.
 
-    BELOW takes those under `rate`, WINDOW those that begin in the window of `budgets` tokens from
-    the share `offsets` of the circle, FITTING every one that the budget still has room for. None
-    passes `limits`.
+    BELOW takes those under `rate` until there are `budgets` (R,), WINDOW those that begin in the
+    window of `budgets` tokens from the share `offsets` of the circle, FITTING every one that the
+    budget still has room for.
     """
     selected = np.zeros(len(heads), dtype=np.bool_)
     longest = 0
@@ -118,11 +118,9 @@ def take(heads, uniforms, row_starts, budgets, limits, offsets, rate, mode):  # 
             place = k + j if k + j < units else k + j - units
             unit = order[place]
             size = stops[unit + 1] - first[unit]
-            if mode == BELOW and drawn[place] >= rate:
+            if mode == BELOW and (drawn[place] >= rate or taken == budgets[r]):
                 break
             if mode == WINDOW and reached >= budgets[r]:
-                break
-            if taken + size > limits[r]:
                 break
             if mode == FITTING and taken + size > budgets[r]:
                 continue

@@ -53,11 +53,11 @@ def _certain(line: Line) -> Line:
 
 def _why_none(policy: MaskingPolicy, *, per_unit: bool = False) -> str:
     """Why a count of selected tokens (or units) is no sum of independent draws; empty if it is."""
+    if policy.max_predictions_per_row is not None:
+        return "rows are cut at max_predictions_per_row: no interval"
     if policy.budget_rule == "exact":
         rounding = "up to a unit" if policy.selection != "token" else "up to rounding"
         return f"each row's count is fixed {rounding}: no interval"
-    if policy.max_predictions_per_row is not None:
-        return "rows are cut at max_predictions_per_row: no interval"
     if policy.selection != "token" and not per_unit:
         return f"tokens of one unit are drawn together, see {units_name(policy)}: no interval"
     return ""

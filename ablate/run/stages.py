@@ -14,6 +14,7 @@ from typing import Any
 
 from ablate.inputs.pairs import loss_name
 from ablate.run.arm import Arm, build_model, finetune_arguments
+from ablate.run.checks import check_rows
 from ablate.run.progress import TaskLines
 from ablate.tracking.loggers import Mirror
 from ablate.tracking.record import MetricsFile, RunFolder, locked
@@ -77,7 +78,7 @@ def _train(arm: Arm, model: Any, folder: RunFolder, mirror: Mirror | None) -> di
     dtype = torch.bfloat16 if arm.machine["precision"] == "bf16" else torch.float32
     backends.self_test(arm.backend, device=arm.machine["device"], dtype=dtype)
     data = arm.data
-    _check_rows(arm, data)
+    check_rows(settings, data)
     module = PretrainingModule(
         model,
         **{k: v for k, v in vars(settings.optimizer).items() if k != "name"},
@@ -139,32 +140,6 @@ def _train(arm: Arm, model: Any, folder: RunFolder, mirror: Mirror | None) -> di
             "resumed_from_step": result.resumed_from,
         },
     }
-
-
-def _check_rows(arm: Arm, data: Any) -> None:
-    """Rows that could not show what they are for are refused before the first step."""
-    for name, batches in zip(data.validation_names, data.validation_batches, strict=True):
-        if not any(batch.num_predictions for batch in batches):
-            raise ValueError(
-                f"the held-out documents are too short: val/{name} has nothing to predict; type a "
-                "larger corpus.validation_fraction, or give a larger corpus"
-            )
-    rows = data.statistics()
-    share = rows.get("random_pair_share", 0.5)
-    if arm.settings.nsp and not 0.05 <= share <= 0.95:
-        raise ValueError(
-            f"nsp=true, and {share:.1%} of the pairs are random: documents need two sentences or "
-            "more (in a .txt file a blank line ends a document); type nsp=false"
-        )
-    if arm.settings.sop:
-        pairs = rows["rows"] - rows["rows_without_pair"]
-        readable = pairs * (1 - rows.get("random_pair_share", 0.0)) / rows["rows"]
-        if readable < 0.05:
-            raise ValueError(
-                f"sop=true, and only {readable:.1%} of the rows are two segments of one document, "
-                "in order or swapped: documents need two sentences or more (in a .txt file a blank "
-                "line ends a document); type sop=false"
-            )
 
 
 def forget_after(metrics: MetricsFile, step: int, *, total: int) -> None:

@@ -109,5 +109,10 @@ def facts(record: Mapping[str, Any]) -> list[str]:
     for loss, name in _PAIR_LOSSES.items():
         accuracy = derived["last_window"].get(f"train/{loss}_accuracy")
         if accuracy is not None:
-            lines.append(f"{name} accuracy over the last logged training steps: {accuracy:.3f}")
+            shares = [derived[share] for share in _PAIR_SHARES if share in derived]
+            shares.append(1.0 - sum(shares))
+            lines.append(
+                f"{name} accuracy over the last logged training steps: {accuracy:.3f} (the most "
+                f"frequent kind of pair: {max(shares):.3f})"
+            )
     return lines

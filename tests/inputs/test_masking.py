@@ -177,6 +177,17 @@ def test_candidates_by_frequency_follow_the_corpus_and_skip_special_ids(make_sto
     assert candidates.draw(np.array([0.0, np.nextafter(1, 0)])).tolist() == [5, 6]
 
 
+def test_a_number_equal_to_a_running_share_draws_the_next_id(toy_tokenizer):
+    """Counts 1, 1, 2 of ids 5, 7, 8 divide [0, 1) into [0, 1/4), [1/4, 1/2), [1/2, 1)."""
+    counts = np.zeros(20, int)
+    counts[[5, 7, 8]] = 1, 1, 2
+    numbers = [0.0, np.nextafter(0.25, 0), 0.25, np.nextafter(0.5, 0), 0.5, np.nextafter(1, 0)]
+    drawn = by_frequency(toy_tokenizer.ordinary_ids, counts).draw(np.array(numbers))
+    assert drawn.tolist() == [5, 5, 7, 7, 8, 8]
+    alike = Candidates(np.array([5, 6, 7, 8])).draw(np.array(numbers))
+    assert alike.tolist() == [5, 5, 6, 6, 7, 8]
+
+
 def test_counting_some_documents_equals_counting_them_one_by_one(make_store):
     random = np.random.default_rng(0)
     store = make_store([[random.integers(5, 20, random.integers(1, 9))] for _ in range(50)])
@@ -220,6 +231,14 @@ def test_rate_schedules_meet_their_ends():
     assert MaskingPolicy().rate_at(0.7) == 0.15
 
 
+def test_cosine_schedule_is_half_a_wave_to_the_end():
+    """first + (last - first) (1 - cos(pi x)) / 2; at 3/4 the cosine is -1 / sqrt 2."""
+    policy = MaskingPolicy(mask_rate=0.3, mask_rate_schedule="cosine", final_mask_rate=0.15)
+    assert policy.rate_at(0.75) == pytest.approx(0.3 - 0.15 * (1 + 2**-0.5) / 2, abs=1e-12)
+    assert policy.rate_at(0.5) == pytest.approx(0.225, abs=1e-12)
+    assert policy.rate_at(2 / 3) == pytest.approx(0.3 - 0.15 * 3 / 4, abs=1e-12)
+
+
 def test_length_distributions_are_the_published_ones():
     span = MaskingPolicy("span").length_distribution()
     assert len(span) == 10
@@ -246,6 +265,12 @@ def test_length_distributions_are_the_published_ones():
         ({"final_mask_rate": 0.2}, "mask_rate_schedule"),
         ({"mask_rate_step_at": 1.0}, "mask_rate_step_at"),
         ({"max_predictions_per_row": 0}, "max_predictions_per_row"),
+        ({"selection": "span", "max_predictions_per_row": 20}, "max_predictions_per_row=null"),
+        (
+            {"budget_rule": "exact", "overshoot": "skip", "prediction_rate": 0.1},
+            "masking.overshoot=stop",
+        ),
+        ({"span_max_words": 10**11}, "span_max_words"),
         ({"copies": 0}, "masking.copies"),
         ({"span_geometric_p": 0.0}, "span_geometric_p"),
         ({"ngram_weights": [0, 0]}, "ngram_weights"),

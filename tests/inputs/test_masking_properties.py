@@ -77,15 +77,19 @@ def policies(draw):
     """Any policy that the settings allow."""
     mask = draw(st.floats(0, 1))
     rule = draw(st.sampled_from(["bernoulli", "exact"]))
+    selection = draw(st.sampled_from(SELECTIONS))
+    overshoot = draw(st.sampled_from(["stop", "skip"]))
+    skips = rule == "exact" and overshoot == "skip"
+    limit = draw(st.none() | st.integers(1, 30)) if skips or selection == "token" else None
     return MaskingPolicy(
-        selection=draw(st.sampled_from(SELECTIONS)),
+        selection=selection,
         mask_rate=draw(st.floats(0.01, 1.0)),
-        prediction_rate=draw(st.none() | st.floats(0.01, 1.0)),
+        prediction_rate=None if skips else draw(st.none() | st.floats(0.01, 1.0)),
         budget_rule=rule,
         budget_base=draw(st.sampled_from(["eligible", "row"])),
         budget_rounding=draw(st.sampled_from(["nearest", "stochastic"])),
-        max_predictions_per_row=draw(st.none() | st.integers(1, 30)),
-        overshoot=draw(st.sampled_from(["stop", "skip"])),
+        max_predictions_per_row=limit,
+        overshoot=overshoot,
         mask_replace_prob=mask,
         random_replace_prob=(1 - mask) * draw(st.floats(0, 1)),
         corruption_unit=draw(st.sampled_from(["token", "unit"])),

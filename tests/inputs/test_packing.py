@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from scipy.stats import binom
 
 from ablate import rng
 from ablate.inputs import packing
@@ -128,3 +129,13 @@ def test_short_rows_are_a_share_with_a_random_limit(make_store, plan_of):
     share = 0.25 * 55 / 57
     assert abs(short - fewest * share) < 4.5 * np.sqrt(fewest * share * (1 - share)) + 2
     assert plan.row_lengths.min() < 12
+
+
+@pytest.mark.parametrize("size", [8, 9, 10, 11])
+def test_random_limits_are_uniform_from_the_shortest_to_the_whole_row(size):
+    """Limits 8, 9, 10, 11, and rows of one piece: 4, 3, 2 or 1 of 4 open rows can take it."""
+    sizes = [size] * 8000
+    row_of, _ = pack(packing.best_fit, sizes, 11, 1.0)
+    opened = sum(sizes) // 11 + 1
+    low, high = binom.ppf([5e-7, 1 - 5e-7], opened, (12 - size) / 4)
+    assert low <= (row_of < opened).sum() <= high

@@ -16,7 +16,7 @@ POLICIES = {
     "exact": MaskingPolicy(budget_rule="exact", budget_rounding="stochastic"),
     "whole_word": MaskingPolicy("whole_word", budget_rule="exact", overshoot="skip"),
     "span": MaskingPolicy("span", budget_rule="exact", corruption_unit="unit"),
-    "ngram": MaskingPolicy("ngram", max_predictions_per_row=6),
+    "ngram": MaskingPolicy("ngram", corruption_unit="unit"),
     "static": MaskingPolicy(copies=2),
 }
 FORMATS = (

@@ -36,12 +36,14 @@ def exact(**settings):
 
 POLICIES = [
     MaskingPolicy("whole_word"),
-    MaskingPolicy("whole_word", max_predictions_per_row=5),
     exact(),
     exact(budget_base="row"),
     exact(budget_rounding="stochastic"),
-    exact(max_predictions_per_row=5),
-    exact(budget_base="row", budget_rounding="stochastic", max_predictions_per_row=7),
+]
+LIMITED = [
+    MaskingPolicy(max_predictions_per_row=5),
+    MaskingPolicy(budget_rule="exact", max_predictions_per_row=5),
+    MaskingPolicy(budget_rule="exact", budget_base="row", max_predictions_per_row=7),
 ]
 SKIP = exact(overshoot="skip")
 
@@ -100,14 +102,20 @@ def test_exact_counts_of_words_miss_by_less_than_a_word(rate, seed):
 
 
 @given(st.sampled_from(POLICIES), st.integers(0, 2**31))
-def test_rate_one_takes_everything_that_the_limit_leaves(policy, seed):
+def test_rate_one_takes_everything(policy, seed):
     heads, row_starts = rows_of_words(seed)
     chosen = draw(policy, 1.0, heads, row_starts, seed)
-    if policy.max_predictions_per_row is None:
-        assert np.array_equal(chosen, heads >= 0)
-    else:
-        found = np.add.reduceat(chosen, row_starts[:-1], dtype=int)
-        assert found.max() <= policy.max_predictions_per_row
+    assert np.array_equal(chosen, heads >= 0)
+
+
+@given(st.sampled_from(LIMITED), st.floats(0.01, 0.5), st.floats(0, 0.5), st.integers(0, 2**31))
+def test_a_limit_cuts_and_keeps_rates_nested(policy, rate, more, seed):
+    heads, row_starts = rows_of_words(seed)
+    heads = np.where(heads >= 0, np.arange(len(heads)), -1)
+    few = draw(policy, rate, heads, row_starts, seed)
+    many = draw(policy, rate + more, heads, row_starts, seed)
+    assert not (few & ~many).any()
+    assert np.add.reduceat(many, row_starts[:-1], dtype=int).max() <= policy.max_predictions_per_row
 
 
 def test_bert_counts_special_tokens_and_obeys_its_limit():
@@ -184,6 +192,6 @@ def test_compiled_loop_equals_plain_python():
     uniforms, offsets = random.random(len(heads)), random.random(len(row_starts) - 1)
     budgets = np.full(len(row_starts) - 1, 6)
     for mode in (selection.BELOW, selection.WINDOW, selection.FITTING):
-        arguments = (heads, uniforms, row_starts, budgets, budgets + 2, offsets, 0.4, mode)
+        arguments = (heads, uniforms, row_starts, budgets, offsets, 0.4, mode)
         fast = selection.compiled(selection.take)(*arguments)
         assert np.array_equal(fast, selection.take(*arguments))

@@ -15,14 +15,17 @@ def make_loader(built_in):
     corpus, tokenizer, store = built_in
     documents = store.split(corpus.validation_threshold)[0][:40]
 
-    def make(*, clock="steps", amount=12, batch=8, micro=8, workers=0, rank=0, world=1, seed=3):
+    def make(
+        *, clock="steps", amount=12, batch=8, micro=8, workers=0, rank=0, world=1, seed=3,
+        policy=None,
+    ):  # fmt: skip
         steps = StepSequence(
             lambda epoch: plan_epoch(
                 store, documents, input_format="segment_pair", max_length=64, seed=seed, epoch=epoch
             ),
             clock=clock, amount=amount, global_batch_size=batch,
         )  # fmt: skip
-        rows = MaskedRows(store, tokenizer, MaskingPolicy(), max_length=64, seed=seed)
+        rows = MaskedRows(store, tokenizer, policy or MaskingPolicy(), max_length=64, seed=seed)
         dataset = StepDataset(steps, rows, micro_batch_size=micro, rank=rank, world=world)
         return StepLoader(dataset, num_workers=workers)
 
@@ -118,3 +121,16 @@ def test_an_item_is_a_function_of_its_number(make_loader):
     direct = content([loader.dataset[7]])
     in_order = content(list(DataLoader(loader.dataset, batch_size=None))[7:8])
     assert direct == in_order
+
+
+@pytest.mark.parametrize(("clock", "amount"), [("steps", 8), ("tokens", 5000)])
+def test_the_mask_rate_of_a_step_follows_the_budget_spent_before_it(make_loader, clock, amount):
+    """From 50% to 100% at half of the budget: of 8 steps the fifth is the first with all masked."""
+    policy = MaskingPolicy(
+        mask_rate=0.5, mask_rate_schedule="step", final_mask_rate=1.0, mask_rate_step_at=0.5
+    )
+    loader = make_loader(clock=clock, amount=amount, policy=policy)
+    whole = [item.counts.selected == item.counts.eligible for item in loader]
+    spent = np.arange(8) if clock == "steps" else loader.dataset.steps.tokens_after[:-1]
+    assert whole == [before >= amount / 2 for before in spent]
+    assert whole.index(True) == (4 if clock == "steps" else int((spent < 2500).sum()))

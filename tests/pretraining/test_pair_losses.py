@@ -17,7 +17,6 @@ from ablate.inputs.pairs import LOSSES, loss_classes
 from ablate.inputs.steps import StepItem
 from ablate.pretraining import pretrain as fits
 from ablate.pretraining.module import PretrainingModule
-from ablate.run.stages import _check_rows
 from ablate.tracking.lightning import RecordLogger
 from ablate.tracking.record import MetricsFile
 
@@ -118,40 +117,3 @@ def test_pairs_are_counted_over_micro_batches_and_ranks(make_model, make_module,
             patch.setattr(PretrainingModule, "trainer", trainer)
             assert module.global_counts(item) == expected
     assert sums == ["sum"]
-
-
-def check_rows(statistics, **losses):
-    arm = SimpleNamespace(settings=SimpleNamespace(**({"nsp": False, "sop": False} | losses)))
-    data = SimpleNamespace(
-        validation_names=(), validation_batches=[], statistics=lambda: {"rows": 100, **statistics}
-    )
-    _check_rows(arm, data)
-
-
-@pytest.mark.parametrize(
-    ("losses", "statistics"),
-    [
-        ({"nsp": True}, {"random_pair_share": 1.0, "rows_without_pair": 0}),
-        ({"nsp": True}, {"random_pair_share": 0.04, "rows_without_pair": 0}),
-        ({"sop": True}, {"rows_without_pair": 100}),
-        ({"sop": True}, {"rows_without_pair": 96, "swapped_pair_share": 0.5}),
-        (
-            {"sop": True},
-            {"rows_without_pair": 0, "random_pair_share": 0.96, "swapped_pair_share": 0.02},
-        ),
-    ],
-)
-def test_rows_that_cannot_teach_a_pair_loss_are_refused(losses, statistics):
-    """B08: a blank line after each sentence makes each one a document."""
-    loss = next(iter(losses))
-    with pytest.raises(ValueError, match=f"type {loss}=false") as caught:
-        check_rows(statistics, **losses)
-    assert "two sentences" in str(caught.value)
-    check_rows(statistics)
-
-
-def test_rows_that_can_teach_a_pair_loss_are_taken():
-    check_rows({"random_pair_share": 0.64, "rows_without_pair": 0}, nsp=True)
-    check_rows({"rows_without_pair": 50, "swapped_pair_share": 0.5}, sop=True)
-    thirds = {"random_pair_share": 0.4, "swapped_pair_share": 0.3, "rows_without_pair": 0}
-    check_rows(thirds, nsp=True, sop=True)
