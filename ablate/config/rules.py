@@ -97,6 +97,8 @@ def encoder_arguments(settings: Settings, vocab_size: int, pad_token_id: int) ->
     """
     given = dict(vars(settings.encoder))
     dropout, width_rule = given.pop("dropout"), given.pop("glu_width")
+    for name in ("kind", "path", "hf_config"):  # where the encoder comes from, not what it is
+        given.pop(name)
     sizes = dict(vars(settings.size))
     if given["mlp"] == "glu" and width_rule == "parameter_matched":
         sizes["intermediate_size"] = max(8, 8 * round(sizes["intermediate_size"] / 12))

@@ -74,6 +74,12 @@ class MaskingSettings:
 
 @dataclass
 class EncoderSettings:
+    kind: str = "native"
+    path: str | None = None
+    hf_config: str | None = None
+    body: str = "transformer"
+    embedding_size: int | None = None
+    shared_layers: str = "none"
     norm_position: str = "pre"
     norm_type: str = "layer"
     norm_eps: float = 1e-5

@@ -38,6 +38,9 @@ class EncoderConfig:
     intermediate_size: int = 3072
     max_position_embeddings: int = 512
     pad_token_id: int = 0
+    body: str = "transformer"
+    embedding_size: int | None = None  # None: hidden_size
+    shared_layers: str = "none"
     norm_position: str = "post"
     norm_type: str = "layer"
     norm_eps: float = 1e-12

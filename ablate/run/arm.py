@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ablate import rng
 from ablate.config.compose import task_spec
 from ablate.config.fingerprint import fingerprint, pretraining_identity
 from ablate.config.rules import encoder_arguments, resolve
@@ -22,7 +21,6 @@ from ablate.corpus import sources
 from ablate.encoder.config import EncoderConfig
 from ablate.inputs.formats import check_partners
 from ablate.inputs.masking import MaskingPolicy
-from ablate.inputs.pairs import LOSSES, loss_name
 from ablate.pretraining import machine
 from ablate.run.progress import Stage
 
@@ -262,19 +260,3 @@ def finetune_arguments(arm: Arm) -> dict[str, Any]:
     fields["precision"] = arm.machine["precision"]
     FinetuneSettings(**fields)
     return fields
-
-
-def build_model(arm: Arm) -> Any:
-    """A model whose every parameter is drawn from the stream of its own name."""
-    from ablate.encoder.heads import MaskedLanguageModel
-    from ablate.encoder.initialization import initialize
-
-    settings = arm.settings
-    loss = loss_name(nsp=settings.nsp, sop=settings.sop)
-    classes = len(LOSSES[loss]) if loss else 0
-    model = MaskedLanguageModel(arm.encoder, arm.backend, pair_classes=classes)
-    replicate = settings.replicate.init
-    initialize(
-        model, arm.encoder, lambda name: rng.torch_seed(settings.seed, "init", replicate, name)
-    )
-    return model

@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from ablate.inputs.pairs import loss_name
-from ablate.run.arm import Arm, build_model, finetune_arguments
+from ablate.run.arm import Arm, finetune_arguments
 from ablate.run.checks import check_rows
+from ablate.run.models import build_model
 from ablate.run.progress import TaskLines
 from ablate.tracking.loggers import Mirror
 from ablate.tracking.record import MetricsFile, RunFolder, locked
