@@ -1,4 +1,4 @@
-"""`python -m ablate.bench inputs | planning | store`: measured speed and memory beside the bars.
+"""`python -m ablate.bench COMMAND`: measured speed and memory beside the bars.
 
 A table for people, or with `--json` one JSON object and nothing else. The exit code says whether
 the measurement ran, not whether a bar was met: machines differ. Bad input ends in one message and
@@ -15,6 +15,8 @@ from typing import Any, NoReturn
 
 PROGRAM = "python -m ablate.bench"
 COMMANDS = {
+    "encoder": "training steps and forward passes against the classes of transformers",
+    "device": "flash against eager, and training in bf16 on a machine with CUDA",
     "inputs": "masked batches a second against the collators of transformers",
     "planning": "seconds and memory of planning an epoch, format by format",
     "store": "seconds and memory of building a token store, and of reading it",
@@ -44,6 +46,16 @@ def _help() -> str:
 def _options(command: str) -> argparse.ArgumentParser:
     parser = _Parser(prog=f"{PROGRAM} {command}", description=COMMANDS[command], allow_abbrev=False)
     parser.add_argument("--json", action="store_true", help="print one JSON object only")
+    if command == "device":
+        parser.add_argument("--device", default="cuda", help="cuda, or cpu with --tiny (cuda)")
+        parser.add_argument("--family", default="modernbert", help="bert or modernbert")
+        parser.add_argument("--tiny", action="store_true", help="toy sizes, to try the script")
+    if command == "encoder":
+        parser.add_argument("--only", default="", help="rows, with commas between")
+        parser.add_argument("--repeats", type=int, default=5, help="turns of each side (5)")
+        parser.add_argument("--threads", type=int, default=2, help="torch threads (2)")
+        parser.add_argument("--scale", default="full", help="full, or tiny to try it out (full)")
+        parser.add_argument("--figure", help="measure lengths instead, and draw FILE.svg")
     if command == "inputs":
         parser.add_argument("--only", default="", help="rows, with commas between")
         parser.add_argument("--repeats", type=int, default=20, help="turns of each side (20)")
@@ -54,7 +66,7 @@ def _options(command: str) -> argparse.ArgumentParser:
         parser.add_argument("--only", default="", help="formats, with commas")
     if command == "store":
         parser.add_argument("--megabytes", type=float, default=72.0, help="of made-up text (72)")
-    if command != "planning":
+    if command in ("inputs", "store"):
         parser.add_argument("--corpus", help="a text file, as corpus.path, instead of made-up text")
         parser.add_argument("--text-field", default="text", help="of the corpus (text)")
     return parser
@@ -67,6 +79,13 @@ def _names(given: str) -> tuple[str, ...]:
 def _measure(command: str, options: argparse.Namespace) -> tuple[dict[str, Any], list[str]]:
     """(what was found, the same as a table)"""
     found: dict[str, Any]
+    if command == "device":
+        from ablate.bench import device
+
+        found = device.measure(device=options.device, family=options.family, tiny=options.tiny)
+        return found, device.table(found)
+    if command == "encoder":
+        return _measure_encoder(options)
     if command == "planning":
         from ablate.bench import planning
 
@@ -90,6 +109,17 @@ def _measure(command: str, options: argparse.Namespace) -> tuple[dict[str, Any],
         text_field=options.text_field,
     )
     return found, inputs.table(found)
+
+
+def _measure_encoder(options: argparse.Namespace) -> tuple[dict[str, Any], list[str]]:
+    from ablate.bench import encoder, encoder_lengths
+
+    settings = {key: getattr(options, key) for key in ("repeats", "threads", "scale")}
+    if options.figure is not None:
+        found = encoder_lengths.measure(options.figure, **settings)
+        return found, encoder_lengths.table(found)
+    found = encoder.measure(_names(options.only), **settings)
+    return found, encoder.table(found)
 
 
 def run(arguments: Sequence[str]) -> None:

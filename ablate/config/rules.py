@@ -12,9 +12,13 @@ import re
 from typing import Any
 
 from ablate.config.corpus_rules import check_corpus_and_tokenizer
+from ablate.config.encoder_hf import adopt_hf, check_hf
+from ablate.config.encoder_rules import check_encoder, embedding_size, intermediate_size
+from ablate.config.encoder_source import check_source
 from ablate.config.input_rules import check_input_format
 from ablate.config.limits import in_range, one_of, refuse_ignored
 from ablate.config.masking_rules import check_masking
+from ablate.config.objective_rules import check_objective, resolve_pooling
 from ablate.config.schema import EvaluationSettings, Settings
 from ablate.encoder.config import EncoderConfig
 from ablate.evaluation import synthetic_tasks
@@ -24,15 +28,14 @@ from ablate.pretraining.machine import ACCELERATORS, PRECISIONS
 from ablate.pretraining.schedules import SCHEDULES
 from ablate.tracking.loggers import MODES
 
-GLU_WIDTHS = ("raw", "parameter_matched")
-BACKENDS = ("auto", "eager", "sdpa", "flash")
+BACKENDS = ("auto", "eager", "sdpa", "flash", "flex")
 CLOCKS = ("tokens", "steps")
 EVALUATIONS = ("synthetic", "glue", "none")
 TRACKING_KINDS = ("wandb", "none")
 _EVALUATION_UNUSED = {"synthetic": ("path",), "none": ("path",)}
 _PLACEHOLDER_VOCABULARY = 1000
 _PUBLISHED_STD, _PUBLISHED_WIDTH = 0.02, 768
-_RATE_TIMES_WIDTH = {"pre": 0.32, "post": 0.19}  # post-norm stays on the plateau at more
+_RATE_TIMES_WIDTH = {"pre": 0.32, "sandwich": 0.32, "post": 0.19}  # post: plateau at more
 
 
 def check(settings: Settings) -> None:
@@ -43,13 +46,17 @@ def check(settings: Settings) -> None:
     """
     for name, size in vars(settings.size).items():
         in_range(f"size.{name}", size, 1, 2**24, 64)
+    check_source(settings)
     check_corpus_and_tokenizer(settings, resolve(settings).tokenizer.vocabulary)
     check_input_format(settings)
     _check_training(settings)
     _check_evaluation(settings)
     check_masking(settings)
+    check_objective(settings)
+    check_hf(settings)
     resolved = resolve(settings)
-    EncoderConfig(**encoder_arguments(resolved, _PLACEHOLDER_VOCABULARY, pad_token_id=0))
+    if settings.encoder.kind != "hf":
+        EncoderConfig(**encoder_arguments(resolved, _PLACEHOLDER_VOCABULARY, pad_token_id=0))
 
 
 def resolve(settings: Settings) -> Settings:
@@ -60,6 +67,7 @@ def resolve(settings: Settings) -> Settings:
     fine-tuning faster, from 2e-3 at 64 to the published 2e-5 to 5e-5 at 768 and 1024.
     """
     out = copy.deepcopy(settings)
+    adopt_hf(out)
     width = out.size.hidden_size
     if out.encoder.init_std is None:
         out.encoder.init_std = round(_PUBLISHED_STD * (_PUBLISHED_WIDTH / width) ** 0.5, 6)
@@ -75,6 +83,9 @@ def resolve(settings: Settings) -> Settings:
     out.trainer.micro_batch_size = min(out.trainer.micro_batch_size or whole, whole)
     if out.evaluation.finetune.learning_rate is None:
         out.evaluation.finetune.learning_rate = float(f"{2e-3 * (64 / width) ** 1.6:.2g}")
+    out.evaluation.finetune.pooling = resolve_pooling(
+        out.evaluation.finetune.pooling, objective=out.objective.name
+    )
     if out.evaluation.finetune.max_length is None:
         out.evaluation.finetune.max_length = out.input_format.max_length
     if out.tokenizer.vocabulary == "auto":
@@ -84,7 +95,8 @@ def resolve(settings: Settings) -> Settings:
             and out.tokenizer.vocab_size is None
         )
         out.tokenizer.vocabulary = "morphemes" if morphemes else "trained"
-    if out.tokenizer.vocab_size is None and out.tokenizer.vocabulary == "trained":
+    trains = out.tokenizer.vocabulary == "trained" and out.tokenizer.kind != "pretrained"
+    if out.tokenizer.vocab_size is None and trains:
         out.tokenizer.vocab_size = 512 if out.corpus.kind == "synthetic" else 8192
     return out
 
@@ -92,19 +104,21 @@ def resolve(settings: Settings) -> Settings:
 def encoder_arguments(settings: Settings, vocab_size: int, pad_token_id: int) -> dict[str, Any]:
     """Keyword arguments of `EncoderConfig` from the groups `encoder`, `size`, `input_format`.
 
-    GLU width rule: `parameter_matched` gives each half 2/3 of `size.intermediate_size` (to a
-    multiple of 8), so that a gated MLP has the parameters of a plain one; `raw` takes it as it is.
+    What takes two settings to know (widths that follow from a rule) is in `encoder_rules`.
     """
+    check_encoder(settings)
     given = dict(vars(settings.encoder))
-    dropout, width_rule = given.pop("dropout"), given.pop("glu_width")
+    dropout = given.pop("dropout")
+    for rule in ("glu_width", "embedding_rule"):
+        given.pop(rule)
     for name in ("kind", "path", "hf_config"):  # where the encoder comes from, not what it is
         given.pop(name)
     sizes = dict(vars(settings.size))
-    if given["mlp"] == "glu" and width_rule == "parameter_matched":
-        sizes["intermediate_size"] = max(8, 8 * round(sizes["intermediate_size"] / 12))
+    sizes["intermediate_size"] = intermediate_size(settings)
     return {
         **given,
         **sizes,
+        "embedding_size": embedding_size(settings),
         "vocab_size": vocab_size,
         "pad_token_id": pad_token_id,
         "attention_dropout": dropout,
@@ -117,7 +131,6 @@ def _check_training(settings: Settings) -> None:
     infinite = float("inf")
     in_range("seed", settings.seed, 0, 2**63 - 1, 0)
     one_of("attention_backend", settings.attention_backend, BACKENDS)
-    one_of("objective.name", settings.objective.name, ("mlm",))
     in_range("encoder.dropout", settings.encoder.dropout, 0, 0.99, 0.1)
     in_range("size.intermediate_size", settings.size.intermediate_size, 8, 2**24, 256)
     for name, number in vars(settings.replicate).items():
@@ -132,12 +145,6 @@ def _check_training(settings: Settings) -> None:
     for name, folder in vars(settings.paths).items():
         if not folder:
             raise ValueError(f"paths.{name} is empty; type for example paths.{name}=runs")
-    one_of("encoder.glu_width", settings.encoder.glu_width, GLU_WIDTHS)
-    if settings.encoder.causal:
-        raise ValueError(
-            "encoder.causal=true with objective=mlm: a masked-LM encoder sees both sides; "
-            "type encoder.causal=false"
-        )
     one_of("optimizer.name", settings.optimizer.name, ("adamw",))
     rate = settings.optimizer.learning_rate
     if rate is not None:

@@ -79,6 +79,7 @@ class EncoderSettings:
     hf_config: str | None = None
     body: str = "transformer"
     embedding_size: int | None = None
+    embedding_rule: str = "exact"
     shared_layers: str = "none"
     norm_position: str = "pre"
     norm_type: str = "layer"
@@ -171,7 +172,7 @@ class FinetuneSettings:
     weight_decay: float = 0.01
     gradient_clip: float = 1.0
     dropout: float = 0.1
-    pooling: str = "cls_mean"
+    pooling: str | None = None
     frozen: bool = False
     max_train_examples: int | None = None
     max_length: int | None = None

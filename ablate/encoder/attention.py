@@ -1,9 +1,9 @@
 """Queries, keys, values and a description of who sees whom -> attention outputs.
 
-`Reach` is the one description (row boundaries, window, causal) that every backend works from. The
-reference computes it in the plainest way, one row at a time; the kernels are what the layouts of
-`layouts.py` call on dense groups. A query that may see nothing gives 0 (`torch`'s own kernels give
-0 or NaN, depending on the kernel). True in an `allowed` mask means "may be seen".
+`Reach` is the one description (row boundaries, window, causal, ALiBi) that every backend works
+from. The reference computes it in the plainest way, one row at a time; the kernels are what the
+layouts of `layouts.py` call on dense groups. A query that may see nothing gives 0 (`torch`'s own
+kernels give 0 or NaN, depending on the kernel). True in an `allowed` mask means "may be seen".
 
 Legend: R rows, N tokens, H heads, K head size, L queries and S keys of one group, G rows of it.
 """
@@ -30,6 +30,7 @@ class Reach:
     max_seqlen: int
     half_window: int | None = None  # None: the whole row
     causal: bool = False
+    slopes: Tensor | None = None  # (H,) float32: ALiBi, see `alibi_slopes`
 
     @property
     def is_limited(self) -> bool:
@@ -46,9 +47,30 @@ class Reach:
             seen &= distance.abs() <= self.half_window
         return seen & (distance >= 0) if self.causal else seen
 
+    def bias(self, query: Tensor, key: Tensor) -> Tensor | None:
+        """What ALiBi adds to the scores, (H, L, S) from positions (L, 1) and (1, S); or None."""
+        if self.slopes is None:
+            return None
+        return self.slopes[:, None, None] * -(query - key).abs()
 
-def additive(allowed: Tensor, dtype: torch.dtype) -> Tensor:
-    """Boolean mask -> 0 where a key may be seen and -inf where not, to be added to the scores."""
+
+def alibi_slopes(num_heads: int) -> Tensor:
+    """One slope a head for ALiBi (Press et al. 2022, sec. 3): 2^(-8 i / H) for heads i of 1 to H.
+
+    For a number of heads that is no power of two: the slopes of the next lower power, then every
+    second one of the next higher, as in the authors' code. The bias is -slope * distance to either
+    side (symmetric, since an encoder sees both); the paper has the causal half of it.
+    """
+    lower = 1 << (num_heads.bit_length() - 1)
+    exponents = [8 * (i + 1) / lower for i in range(lower)]
+    exponents += [8 * (2 * i + 1) / (2 * lower) for i in range(num_heads - lower)]
+    return torch.tensor([2.0**-e for e in exponents])
+
+
+def additive(allowed: Tensor, dtype: torch.dtype, bias: Tensor | None = None) -> Tensor:
+    """Boolean mask -> what is added to the scores: `bias` or 0 where True, -inf elsewhere."""
+    if bias is not None:
+        return bias.to(dtype).masked_fill(~allowed, -math.inf)
     return torch.zeros(allowed.shape, dtype=dtype, device=allowed.device).masked_fill_(
         ~allowed, -math.inf
     )
@@ -62,10 +84,17 @@ def rotate_reference(x: Tensor, rotary: Rotary) -> Tensor:
 
 
 def attend_reference(
-    q: Tensor, k: Tensor, v: Tensor, allowed: Tensor | None, dropout_p: float
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    allowed: Tensor | None,
+    dropout_p: float,
+    bias: Tensor | None = None,
 ) -> Tensor:
     """Softmax attention in float32; q (..., L, K), k and v (..., S, K), allowed (..., L, S)."""
     scores = (q.float() @ k.float().transpose(-1, -2)) * q.shape[-1] ** -0.5
+    if bias is not None:
+        scores = scores + bias
     if allowed is not None:
         blind = ~allowed.any(dim=-1, keepdim=True)
         scores = scores.masked_fill(~(allowed | blind), -math.inf)
@@ -153,7 +182,9 @@ class SplitHeads(torch.autograd.Function):
             if cos is None or part == 2:
                 out[part].copy_(grad)
             else:
-                _rotate_into(out[part], grad, cos, sin, sign=-1)
+                turned = torch.empty(grad.shape, dtype=grad.dtype, device=grad.device)
+                _rotate_into(turned, grad, cos, sin, sign=-1)
+                out[part].copy_(turned)
         return out, None, None
 
 

@@ -13,10 +13,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ablate.encoder.attention import Reach, Rotary, SplitHeads
+from ablate.encoder.attention import Reach, Rotary, SplitHeads, alibi_slopes
+from ablate.encoder.flex import FlexTokens
 from ablate.encoder.layouts import Layout, layout_for
 
-NAMES = ("auto", "eager", "sdpa", "flash")
+NAMES = ("auto", "eager", "sdpa", "flash", "flex")
 HALF = (torch.float16, torch.bfloat16)
 
 # CPU kernel by (dtype, longest row), forward + backward, medians on two cores with torch 2.13.
@@ -32,7 +33,7 @@ MATMUL_UP_TO = {torch.bfloat16: 1024, torch.float16: 1024}
 class Backend:
     """A resolved backend. `kernel` is what runs without attention dropout, as in the record."""
 
-    name: str  # eager, sdpa or flash
+    name: str  # eager, sdpa, flash or flex
     kernel: str
     reason: str
 
@@ -40,6 +41,8 @@ class Backend:
         """How rows of `reach` are laid out; to be made once a forward pass."""
         if self.name == "flash":
             return Varlen(reach)
+        if self.name == "flex":
+            return FlexTokens(reach)
         return layout_for(reach, eager=self.name == "eager", dtype=dtype)
 
     def kernel_for(self, dropout_p: float, device_type: str) -> str:
@@ -49,13 +52,15 @@ class Backend:
         return self.kernel
 
 
-def resolve(name: str, *, device: str, dtype: torch.dtype, max_length: int) -> Backend:
+def resolve(
+    name: str, *, device: str, dtype: torch.dtype, max_length: int, alibi: bool = False
+) -> Backend:
     """The backend for rows of up to `max_length` tokens whose attention runs in `dtype`.
 
-    `auto` is flash on CUDA where GPU and dtype allow it, else sdpa.
+    `auto` is flash on CUDA where GPU, dtype and the encoder (no ALiBi) allow it, else sdpa.
 
     Raises:
-        ValueError: an unknown name, or flash where it cannot run.
+        ValueError: an unknown name, or flash or flex where it cannot run.
     """
     if name not in NAMES:
         raise ValueError(
@@ -63,17 +68,18 @@ def resolve(name: str, *, device: str, dtype: torch.dtype, max_length: int) -> B
             "For example attention_backend=auto"
         )
     kind = torch.device(device).type
-    obstacle = _flash_obstacle(kind, dtype)
+    obstacle = _flash_obstacle(kind, dtype, alibi=alibi)
     if name == "flash" and obstacle:
-        raise ValueError(
-            f"attention_backend=flash cannot run here: {obstacle}. "
-            "Type attention_backend=auto or attention_backend=sdpa"
-        )
+        raise _cannot(name, obstacle)
+    if name == "flex" and kind != "cuda":
+        raise _cannot(name, f"on {kind} flex_attention has no backward pass; it needs CUDA")
     if name == "eager":
         return Backend("eager", "eager", "asked for: the reference, row by row in float32")
     if name == "flash" or (name == "auto" and not obstacle):
         why = "asked for" if name == "flash" else "auto: CUDA with half precision"
         return Backend("flash", "varlen", why)
+    if name == "flex":
+        return Backend("flex", "flex", "asked for: one compiled kernel for mask and bias")
     why = "asked for" if name == "sdpa" else f"auto: no flash, since {obstacle}"
     if kind != "cpu":
         return Backend("sdpa", "torch", f"{why}; torch chooses the kernel on {kind}")
@@ -83,7 +89,19 @@ def resolve(name: str, *, device: str, dtype: torch.dtype, max_length: int) -> B
     return Backend("sdpa", kernel, f"{why}; {kernel} kernel for {short}, {max_length} tokens{note}")
 
 
-def _flash_obstacle(device_type: str, dtype: torch.dtype) -> str:
+def _cannot(name: str, obstacle: str) -> ValueError:
+    return ValueError(
+        f"attention_backend={name} cannot run here: {obstacle}. "
+        "Type attention_backend=auto or attention_backend=sdpa"
+    )
+
+
+def _flash_obstacle(device_type: str, dtype: torch.dtype, *, alibi: bool) -> str:
+    if alibi:
+        return (
+            "torch.nn.attention.varlen adds no bias to the scores, "
+            "which encoder.position_embedding=alibi asks for"
+        )
     if device_type != "cuda":
         return f"torch.nn.attention.varlen has CUDA kernels only and the device is {device_type}"
     if dtype not in HALF:
@@ -97,6 +115,7 @@ class Varlen:
     """Flash attention over rows of any length, without padding or masks (CUDA)."""
 
     def __init__(self, reach: Reach) -> None:
+        assert reach.slopes is None, "resolve refuses flash with ALiBi"
         self.reach = reach
         half = -1 if reach.half_window is None else reach.half_window
         self.window = (half, 0 if reach.causal else half)
@@ -122,24 +141,27 @@ class Varlen:
 # Lengths of the toy rows: ragged, of equal length, and long enough for the blocks of a window.
 _TOY_ROWS = ((5, 9, 1, 17), (12, 12), (300, 150))
 _TOY_WINDOW = 4
+_TOY_HEADS = 2
 
 
-def self_test(backend: Backend, *, device: str, dtype: torch.dtype) -> float:
+def self_test(backend: Backend, *, device: str, dtype: torch.dtype, alibi: bool = False) -> float:
     """Largest relative disagreement with eager over toy batches, outputs and gradients.
 
-    Ragged and equal rows, with and without window, causal or not, with rotation.
+    Ragged and equal rows, with and without window, causal or not, with rotation; with the bias
+    too where the encoder uses ALiBi.
 
     Raises:
         RuntimeError: the backend disagrees by more than rounding in `dtype` explains.
     """
     eager = Backend("eager", "eager", "reference")
     tolerance = 1e-4 if dtype == torch.float32 else 3e-2
+    slopes = alibi_slopes(_TOY_HEADS).to(device) if alibi else None
     worst = 0.0
     for lengths in _TOY_ROWS:
         for half_window in (None, _TOY_WINDOW):
             for causal in (False, True):
                 bounds = torch.tensor([0, *lengths]).cumsum(0).to(device, torch.int32)
-                reach = Reach(bounds, max(lengths), half_window, causal)
+                reach = Reach(bounds, max(lengths), half_window, causal, slopes)
                 ours = _toy_pass(backend, reach, sum(lengths), dtype)
                 theirs = _toy_pass(eager, reach, sum(lengths), torch.float32)
                 for a, b in zip(ours, theirs, strict=True):
@@ -149,7 +171,7 @@ def self_test(backend: Backend, *, device: str, dtype: torch.dtype) -> float:
                             f"attention backend {backend.name} (kernel {backend.kernel}) disagrees "
                             f"with eager by {error:.1e} of the largest value, {tolerance:.0e} "
                             f"is allowed: rows {lengths}, half window {half_window}, "
-                            f"causal {causal}, {dtype}"
+                            f"causal {causal}, alibi {alibi}, {dtype}"
                         )
                     worst = max(worst, error)
     return worst
@@ -160,7 +182,7 @@ def _toy_pass(
 ) -> tuple[Tensor, Tensor]:
     device = reach.cu_seqlens.device
     generator = torch.Generator().manual_seed(0)
-    qkv = torch.randn(num_tokens, 3, 2, 16, generator=generator).to(device, dtype)
+    qkv = torch.randn(num_tokens, 3, _TOY_HEADS, 16, generator=generator).to(device, dtype)
     angle = torch.randn(num_tokens, 8, generator=generator).to(device)
     weight = torch.randn(num_tokens, 32, generator=generator).to(device, dtype)
     qkv.requires_grad_()

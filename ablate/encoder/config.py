@@ -9,18 +9,10 @@ half times the weights of a plain one.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Literal
 
-_CHOICES: dict[str, tuple[str, ...]] = {
-    "norm_position": ("post", "pre"),
-    "norm_type": ("layer", "rms"),
-    "position_embedding": ("learned", "rope"),
-    "mlp": ("plain", "glu"),
-    "activation": ("gelu", "gelu_tanh", "relu", "silu"),
-    "init_scheme": ("normal", "megatron"),
-}
-_SIZES = ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size")
+from ablate.encoder import refusals
 
 
 @dataclass(frozen=True)
@@ -38,9 +30,9 @@ class EncoderConfig:
     intermediate_size: int = 3072
     max_position_embeddings: int = 512
     pad_token_id: int = 0
-    body: str = "transformer"
+    body: str = "transformer"  # lstm: bidirectional, each layer one block (recurrent.py)
     embedding_size: int | None = None  # None: hidden_size
-    shared_layers: str = "none"
+    shared_layers: str = "none"  # attention, mlp, all: one set for all layers, norms included
     norm_position: str = "post"
     norm_type: str = "layer"
     norm_eps: float = 1e-12
@@ -57,7 +49,7 @@ class EncoderConfig:
     global_rope_theta: float = 160_000.0
     local_rope_theta: float = 10_000.0
     embedding_norm: bool = True
-    first_layer_norm: bool = True  # False: no attention norm in layer 0
+    first_layer_norm: bool = True  # False: no norm at the attention (or LSTM) of layer 0
     final_norm: bool = False
     tie_word_embeddings: bool = True
     type_vocab_size: int = 2  # 0: token types are not embedded
@@ -70,13 +62,28 @@ class EncoderConfig:
     init_std: float = 0.02
 
     def __post_init__(self) -> None:
-        _check_choices(self)
-        _check_numbers(self)
-        _check_together(self)
+        refusals.check(self)
 
     @property
     def head_size(self) -> int:
         return self.hidden_size // self.num_attention_heads
+
+    @property
+    def embedding_width(self) -> int:
+        """Width of the tables: below `hidden_size` where the embeddings are factorised."""
+        return self.hidden_size if self.embedding_size is None else self.embedding_size
+
+    @property
+    def is_factorised(self) -> bool:
+        """Whether a projection leads from the tables to the layers (ALBERT, sec. 3.1).
+
+        Not at `embedding_size == hidden_size`, as in ALBERT's own code (transformers' keeps it).
+        """
+        return self.embedding_width != self.hidden_size
+
+    def shares(self, part: str) -> bool:
+        """Whether all layers have one set of parameters for `part`: attention, mlp, lstm."""
+        return self.shared_layers in (part, "all")
 
     @property
     def half_window(self) -> int:
@@ -91,53 +98,6 @@ class EncoderConfig:
             "full_attention" if i % n == 0 else "sliding_attention"
             for i in range(self.num_hidden_layers)
         )
-
-
-def _refuse(name: str, given: object, allowed: str, example: object) -> ValueError:
-    group = "size" if name in _SIZES else "encoder"
-    return ValueError(
-        f"{group}.{name}={given} is not possible: {allowed}. For example {group}.{name}={example}"
-    )
-
-
-def _check_choices(config: EncoderConfig) -> None:
-    for name, allowed in _CHOICES.items():
-        given = getattr(config, name)
-        if given not in allowed:
-            raise _refuse(name, given, "allowed are " + ", ".join(allowed), allowed[0])
-
-
-def _check_numbers(config: EncoderConfig) -> None:
-    positive = ("vocab_size", "max_position_embeddings", "global_attention_every_n", *_SIZES)
-    for name in positive:
-        if getattr(config, name) < 1:
-            raise _refuse(name, getattr(config, name), "it must be at least 1", 1)
-    for name in ("norm_eps", "init_std", "global_rope_theta", "local_rope_theta"):
-        if not getattr(config, name) > 0:
-            default = next(f.default for f in fields(config) if f.name == name)
-            raise _refuse(name, getattr(config, name), "it must be greater than 0", default)
-    for name in ("attention_dropout", "hidden_dropout", "embedding_dropout", "mlp_dropout"):
-        if not 0 <= getattr(config, name) < 1:
-            raise _refuse(name, getattr(config, name), "it must be in [0, 1)", 0.1)
-    if config.type_vocab_size < 0:
-        raise _refuse("type_vocab_size", config.type_vocab_size, "0 means no token types", 2)
-    if config.local_attention < 2 or config.local_attention % 2:
-        allowed = "it is the total window, half each way, so it must be even and at least 2"
-        raise _refuse("local_attention", config.local_attention, allowed, 128)
-
-
-def _check_together(config: EncoderConfig) -> None:
-    heads, width = config.num_attention_heads, config.hidden_size
-    if width % heads:
-        allowed = f"hidden_size={width} must be a multiple of it"
-        divisors = [h for h in range(1, heads + 1) if width % h == 0]
-        raise _refuse("num_attention_heads", heads, allowed, divisors[-1])
-    if config.position_embedding == "rope" and config.head_size % 2:
-        allowed = f"rope needs an even head size, {width} / {heads} is {config.head_size}"
-        raise _refuse("position_embedding", "rope", allowed, "learned")
-    if not 0 <= config.pad_token_id < config.vocab_size:
-        allowed = f"it must be an id of the vocabulary, 0 to {config.vocab_size - 1}"
-        raise _refuse("pad_token_id", config.pad_token_id, allowed, 0)
 
 
 def _visible_keys(config: EncoderConfig, seq_len: int, *, sliding: bool) -> float:
@@ -156,12 +116,65 @@ def flops_per_token(config: EncoderConfig, seq_len: int, *, predict_rate: float 
     masked-LM head: 1 as in Hugging Face, 0 for the encoder alone. A training step costs about
     three times as much.
     """
+    width, narrow = config.hidden_size, config.embedding_width
+    products = float(config.num_hidden_layers * _layer_products(config))
+    if config.is_factorised:
+        products += narrow * width
+    if config.body == "transformer":
+        products += (
+            2
+            * width
+            * sum(
+                _visible_keys(config, seq_len, sliding=kind == "sliding_attention")
+                for kind in config.layer_types
+            )
+        )
+    head = width * narrow + narrow * config.vocab_size
+    return 2.0 * (products + predict_rate * head)
+
+
+def _layer_products(config: EncoderConfig) -> int:
+    """Multiplications a token in the matrices of one layer, which is the number of their values."""
     width, inner = config.hidden_size, config.intermediate_size
-    mlp_matrices = 3 if config.mlp == "glu" else 2
-    products = config.num_hidden_layers * (4 * width * width + mlp_matrices * width * inner)
-    seen = sum(
-        _visible_keys(config, seq_len, sliding=kind == "sliding_attention")
-        for kind in config.layer_types
-    )
-    head = width * width + width * config.vocab_size
-    return 2.0 * (products + 2 * width * seen + predict_rate * head)
+    if config.body == "lstm":
+        half = width // 2
+        return 2 * 4 * half * (width + half)  # two directions, four gates, input and state
+    return 4 * width * width + (3 if config.mlp == "glu" else 2) * width * inner
+
+
+def parameter_count(config: EncoderConfig, *, pair_classes: int = 0) -> int:
+    """Trainable values of `MaskedLanguageModel(config, ..., pair_classes)`, in closed form.
+
+    Tied and shared values count once. Equal to the sum over the model's own parameters at every
+    value of every axis (tests/encoder/test_axes.py); README, "Encoder axes", lists the terms.
+    """
+    width, narrow = config.hidden_size, config.embedding_width
+    vectors = 2 if config.norm_bias else 1  # of a norm
+    tables = config.vocab_size + config.type_vocab_size
+    if config.position_embedding == "learned":
+        tables += config.max_position_embeddings
+    total = narrow * tables + config.embedding_norm * vectors * narrow
+    total += config.is_factorised * (narrow + 1) * width
+    for part, values in _layer_parts(config, vectors).items():
+        total += values * (1 if config.shares(part) else config.num_hidden_layers)
+    if not config.first_layer_norm:
+        total -= vectors * width
+    total += config.final_norm * vectors * width
+    total += (width + config.head_dense_bias + vectors) * narrow  # dense and norm of the head
+    total += config.vocab_size * (config.head_bias + (not config.tie_word_embeddings) * narrow)
+    if pair_classes:
+        total += width * width + width + (width + 1) * pair_classes
+    return total
+
+
+def _layer_parts(config: EncoderConfig, vectors: int) -> dict[str, int]:
+    """Values of one layer by part, norms with the part that they belong to."""
+    width, inner = config.hidden_size, config.intermediate_size
+    norms = vectors * width * (2 if config.norm_position == "sandwich" else 1)
+    if config.body == "lstm":  # torch keeps two biases a gate
+        return {"lstm": _layer_products(config) + 2 * 4 * width + norms}
+    gates = 2 if config.mlp == "glu" else 1
+    return {
+        "attention": 4 * width * (width + config.attention_bias) + norms,
+        "mlp": (gates + 1) * width * inner + config.mlp_bias * (gates * inner + width) + norms,
+    }

@@ -5,7 +5,7 @@ it is handed the embedding at each call, so that copying, moving, saving or load
 the two. HF counterparts: BertLMPredictionHead, ModernBertPredictionHead with decoder, BertPooler
 with seq_relationship.
 
-Legend: R rows, N tokens, M predicted tokens, D hidden, V vocabulary, C classes.
+Legend: R rows, N tokens, M predicted tokens, D hidden, E embedding, V vocabulary, C classes.
 """
 
 from __future__ import annotations
@@ -23,25 +23,28 @@ from ablate.encoder.encoder import Encoder
 from ablate.encoder.layers import Linear, Norm, activate
 from ablate.inputs.batches import Batch
 
-POOLINGS = ("cls", "mean", "cls_mean")
+POOLINGS = ("cls", "mean", "cls_mean", "last", "last_mean")
 
 
 class MaskedLMHead(nn.Module):
-    """dense, activation, norm, decoder; the decoder's weight is the embedding where tied."""
+    """dense, activation, norm, decoder; the decoder's weight is the embedding where tied.
+
+    With factorised embeddings `dense` leads down to their width, as in ALBERT's head.
+    """
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
-        width, vocab = config.hidden_size, config.vocab_size
+        width, vocab = config.embedding_width, config.vocab_size
         self.activation = config.activation
-        self.dense = Linear(width, width, bias=config.head_dense_bias)
-        self.norm = Norm(config)
+        self.dense = Linear(config.hidden_size, width, bias=config.head_dense_bias)
+        self.norm = Norm(config, width)
         tied = config.tie_word_embeddings
         self.decoder_weight = None if tied else nn.Parameter(torch.full((vocab, width), math.nan))
         bias = nn.Parameter(torch.full((vocab,), math.nan)) if config.head_bias else None
         self.decoder_bias = bias
 
     def forward(self, hidden: Tensor, embedding_weight: Tensor) -> Tensor:
-        """(M, D) -> (M, V); `embedding_weight` (V, D) is used where the decoder is tied."""
+        """(M, D) -> (M, V); `embedding_weight` (V, E) is used where the decoder is tied."""
         weight = embedding_weight if self.decoder_weight is None else self.decoder_weight
         x = self.norm(activate(self.dense(hidden), self.activation))
         return F.linear(x, weight, self.decoder_bias)
@@ -64,7 +67,8 @@ class PairHead(nn.Module):
 class ClassificationHead(nn.Module):
     """Pooled row -> dense, tanh, dropout, classifier, for fine-tuning.
 
-    `cls` takes the first token, `mean` the average over the row, `cls_mean` both side by side.
+    `cls` takes the first token, `last` the last one (the only one that has seen the row in a causal
+    encoder), `mean` the average over the row, `cls_mean` and `last_mean` two of them side by side.
 
     Raises:
         ValueError: an unknown pooling.
@@ -80,7 +84,7 @@ class ClassificationHead(nn.Module):
                 "For example evaluation.finetune.pooling=cls"
             )
         self.pooling, self.dropout = pooling, dropout
-        pooled_size = 2 * hidden_size if pooling == "cls_mean" else hidden_size
+        pooled_size = 2 * hidden_size if pooling.endswith("_mean") else hidden_size
         self.dense = Linear(pooled_size, hidden_size)
         self.classifier = Linear(hidden_size, num_labels)
 
@@ -93,16 +97,18 @@ class ClassificationHead(nn.Module):
 
 
 def pool(hidden: Tensor, cu_seqlens: Tensor, pooling: str) -> Tensor:
-    """(N, D) -> (R, D), or (R, 2 D) for `cls_mean`."""
-    first = hidden.index_select(0, cu_seqlens[:-1])
-    if pooling == "cls":
-        return first
+    """(N, D) -> (R, D), or (R, 2 D) for `cls_mean` and `last_mean`."""
+    place = cu_seqlens[1:] - 1 if pooling.startswith("last") else cu_seqlens[:-1]
+    if pooling in ("cls", "last"):
+        return hidden.index_select(0, place)
     lengths = cu_seqlens.diff()
     row = torch.arange(lengths.numel(), device=hidden.device)
     row = row.repeat_interleave(lengths, output_size=hidden.shape[0])
     total = hidden.new_zeros(lengths.numel(), hidden.shape[1]).index_add(0, row, hidden)
     mean = total / lengths.clamp(min=1).unsqueeze(1)
-    return mean if pooling == "mean" else torch.cat([first, mean], dim=1)
+    if pooling == "mean":
+        return mean
+    return torch.cat([hidden.index_select(0, place), mean], dim=1)
 
 
 @dataclass

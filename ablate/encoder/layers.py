@@ -2,9 +2,11 @@
 
 Names do not depend on the form: a layer has `attention_norm` and `mlp_norm` whether they stand
 before the block (pre) or after the residual sum (post), so that two arms that differ in
-`norm_position` share every initial value. Parameters are NaN until `initialize` or `load_weights`
-has filled them: torch's own initialisation would draw from the global generator, and a forgotten
-one must not go unnoticed. HF counterparts: BertLayer, ModernBertEncoderLayer.
+`norm_position` share every initial value; `sandwich` adds norms after the blocks under names of
+their own. What all layers share are parameters of layer 0 alone, which the others borrow at each
+call: one name, one count, one copy in a file. Parameters are NaN until `initialize` or
+`load_weights` has filled them: torch's own initialisation would draw from the global generator, and
+a forgotten one must not go unnoticed. HF counterparts: BertLayer, ModernBertEncoderLayer.
 
 Legend: N tokens, D hidden, I intermediate, H heads, K head size.
 """
@@ -12,6 +14,7 @@ Legend: N tokens, D hidden, I intermediate, H heads, K head size.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -55,9 +58,9 @@ class Embedding(nn.Module):
 class Norm(nn.Module):
     """Layer norm, or RMS norm (Zhang and Sennrich 2019), with or without bias."""
 
-    def __init__(self, config: EncoderConfig) -> None:
+    def __init__(self, config: EncoderConfig, size: int | None = None) -> None:
         super().__init__()
-        size = config.hidden_size
+        size = config.hidden_size if size is None else size
         self.is_rms, self.eps, self.shape = config.norm_type == "rms", config.norm_eps, (size,)
         self.weight = nn.Parameter(torch.full((size,), math.nan))
         self.bias = nn.Parameter(torch.full((size,), math.nan)) if config.norm_bias else None
@@ -108,34 +111,94 @@ class MLP(nn.Module):
         self.output = Linear(inner, width, bias=config.mlp_bias)
 
     def forward(self, x: Tensor) -> Tensor:
-        x = self.input(x)
         if self.is_gated:
-            x, gate = x.chunk(2, dim=-1)  # (N, I) each
+            x, gate = self._halves(x)  # (N, I) each
             x = activate(x, self.activation) * gate
         else:
-            x = activate(x, self.activation)
+            x = activate(self.input(x), self.activation)
         if self.training and self.dropout:
             x = F.dropout(x, self.dropout)
         return self.output(x)
 
+    def _halves(self, x: Tensor) -> tuple[Tensor, ...]:
+        """What is activated, and the gate.
+
+        Two products on a CPU: GELU on half of each row costs four times what contiguous memory does.
+        """
+        if x.device.type != "cpu":
+            return self.input(x).chunk(2, dim=-1)
+        weights = self.input.weight.chunk(2)
+        if self.input.bias is None:
+            return F.linear(x, weights[0]), F.linear(x, weights[1])
+        biases = self.input.bias.chunk(2)
+        return F.linear(x, weights[0], biases[0]), F.linear(x, weights[1], biases[1])
+
 
 class EncoderLayer(nn.Module):
-    """Attention and MLP with their residuals; ModernBERT's first layer has no attention norm."""
+    """Attention and MLP with their residuals; ModernBERT's first layer has no attention norm.
 
-    def __init__(self, config: EncoderConfig, *, has_attention_norm: bool) -> None:
+    Post: norm(x + f(x)); pre: x + f(norm(x)); sandwich: x + output_norm(f(norm(x))), a norm on both
+    sides of each block (CogView, Ding et al. 2021, sec. 2.3). Where `shared_layers` shares a part,
+    norms included, layers after the first have none of their own (ALBERT, sec. 3.1).
+    """
+
+    def __init__(self, config: EncoderConfig, index: int) -> None:
         super().__init__()
-        self.is_pre, self.dropout = config.norm_position == "pre", config.hidden_dropout
-        self.attention_norm = Norm(config) if has_attention_norm else nn.Identity()
-        self.attention = Attention(config)
-        self.mlp_norm = Norm(config)
-        self.mlp = MLP(config)
+        self.norm_position, self.dropout = config.norm_position, config.hidden_dropout
+        self.has_attention = index == 0 or not config.shares("attention")
+        self.has_mlp = index == 0 or not config.shares("mlp")
+        sandwich = config.norm_position == "sandwich"
+        if self.has_attention:
+            has_norm = index > 0 or config.first_layer_norm
+            self.attention_norm = Norm(config) if has_norm else nn.Identity()
+            self.attention = Attention(config)
+            self.attention_output_norm = Norm(config) if sandwich else None
+        if self.has_mlp:
+            self.mlp_norm = Norm(config)
+            self.mlp = MLP(config)
+            self.mlp_output_norm = Norm(config) if sandwich else None
 
-    def _drop(self, x: Tensor) -> Tensor:
-        return F.dropout(x, self.dropout) if self.training and self.dropout else x
+    def forward(self, x: Tensor, view: View, first: EncoderLayer | None = None) -> Tensor:
+        """(N, D) -> (N, D); `first` lends the parts that all layers share."""
+        lender = self if first is None else first
+        x = (self if self.has_attention else lender).attend(x, view)
+        return (self if self.has_mlp else lender).feed_forward(x)
 
-    def forward(self, x: Tensor, view: View) -> Tensor:
-        if self.is_pre:
-            x = x + self._drop(self.attention(self.attention_norm(x), view))
-            return x + self._drop(self.mlp(self.mlp_norm(x)))
-        x = self.attention_norm(x + self._drop(self.attention(x, view)))
-        return self.mlp_norm(x + self._drop(self.mlp(x)))
+    def attend(self, x: Tensor, view: View) -> Tensor:
+        """The attention block with its norms and residual."""
+        return residual_block(
+            x,
+            lambda y: self.attention(y, view),
+            self.attention_norm,
+            self.attention_output_norm,
+            self.norm_position,
+            self.dropout * self.training,
+        )
+
+    def feed_forward(self, x: Tensor) -> Tensor:
+        """The MLP block with its norms and residual."""
+        return residual_block(
+            x,
+            self.mlp,
+            self.mlp_norm,
+            self.mlp_output_norm,
+            self.norm_position,
+            self.dropout * self.training,
+        )
+
+
+def residual_block(
+    x: Tensor,
+    block: Callable[[Tensor], Tensor],
+    norm: nn.Module,
+    output_norm: nn.Module | None,
+    norm_position: str,
+    dropout: float,
+) -> Tensor:
+    """x and what `block` adds to it, with the norm where `norm_position` puts it."""
+    y = block(x if norm_position == "post" else norm(x))
+    if output_norm is not None:
+        y = output_norm(y)
+    if dropout:
+        y = F.dropout(y, dropout)
+    return norm(x + y) if norm_position == "post" else x + y

@@ -77,8 +77,9 @@ class RowByRow:
         for begin, end in itertools.pairwise(self.bounds):
             position = torch.arange(end - begin, device=qkv.device)
             allowed = self.reach.allowed(position[:, None], position[None, :])
+            bias = self.reach.bias(position[:, None], position[None, :])
             query, key, value = (t[begin:end].transpose(0, 1) for t in (q, k, v))  # (H, L, K)
-            row = attend_reference(query, key, value, allowed, dropout_p)
+            row = attend_reference(query, key, value, allowed, dropout_p, bias)
             out.append(row.transpose(0, 1))
         return torch.cat(out).flatten(1)
 
@@ -104,7 +105,11 @@ class EqualRows:
                 allowed = real
             else:  # a padded query may have no real key within its window: it sees itself
                 allowed = (real | torch.eye(length, dtype=torch.bool, device=real.device)) & allowed
-        self.bias = None if allowed is None else additive(allowed, dtype)
+        slanted = reach.bias(position[:, None], position[None, :])  # (H, L, L)
+        if allowed is not None:
+            self.bias: Tensor | None = additive(allowed, dtype, slanted)
+        else:
+            self.bias = None if slanted is None else slanted.to(dtype)[None]
 
     def place(self, rotary: Rotary) -> Rotary:
         cos, sin = (t.view(self.num_rows, 1, self.length, t.shape[-1]) for t in rotary)
@@ -178,7 +183,10 @@ class WindowBlocks:
         allowed = query_row.view(shape) == key_row[:, None, :]
         within = reach.allowed(query.view(shape), key[:, None, :])
         assert within is not None
-        self.bias = additive((allowed & within).unsqueeze(1), dtype)  # (blocks, 1, B, 3 B)
+        at = torch.arange(span, device=device)
+        slanted = reach.bias(at[self.block : -self.block, None], at[None])  # (H, B, 3 B)
+        # (blocks, 1, B, 3 B), with ALiBi (blocks, H, B, 3 B): of the size of the scores
+        self.bias = additive((allowed & within).unsqueeze(1), dtype, slanted)
 
     def _blocks(self, x: Tensor) -> Tensor:
         margin = self.num_blocks * self.block - self.num_tokens

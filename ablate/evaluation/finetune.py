@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from ablate import rng
-from ablate.encoder.backends import Backend, resolve
+from ablate.encoder.backends import NAMES, Backend, resolve
 from ablate.encoder.encoder import Encoder
 from ablate.encoder.heads import POOLINGS, ClassificationHead, MaskedLanguageModel
 from ablate.evaluation.encoding import EncodedTask, Rows, batches_by_tokens
@@ -164,15 +164,18 @@ def _copy_encoder(encoder: Encoder, task: EncodedTask, settings: FinetuneSetting
         embedding_dropout=dropout,
     )
     backend = backend_for(encoder, settings.precision, task.longest(), dropout)
-    copy = Encoder(changed, backend)
+    copy = type(encoder)(changed, backend)  # a transformers class has its own
     copy.load_state_dict(encoder.state_dict())
     return copy.requires_grad_(not settings.frozen)
 
 
 def backend_for(encoder: Encoder, precision: str, max_length: int, dropout: float = 0.0) -> Backend:
     """The encoder's own backend, resolved for this precision; flash gives way to sdpa where it has
-    no kernel (float32, dropout on the attention probabilities)."""
+    no kernel (float32, dropout on the attention probabilities); a transformers
+    class keeps its own."""
     dtype, name = PRECISIONS[precision], encoder.backend.name
+    if name not in NAMES:
+        return encoder.backend
     if name == "flash" and (dropout or dtype == torch.float32):
         name = "sdpa"
     device = next(encoder.parameters()).device

@@ -1,9 +1,11 @@
-"""A masked-language model and pairs of sentences -> which of each pair it finds more probable.
+"""A language model and pairs of sentences -> which of each pair it finds more probable.
 
 Pseudo-log-likelihood: each token is masked in turn and the log-probabilities of the true tokens are
 summed (Salazar et al. 2020). A sentence of L tokens costs L rows; equal sentences (mirrored pairs
 share theirs) are scored once. A tie counts one half and is reported, so that a model that cannot
-tell, or two sentences that the tokenizer maps to the same ids, score .5 and not 0 or 1.
+tell, or two sentences that the tokenizer maps to the same ids, score .5 and not 0 or 1. A causal
+model is asked for log p(sentence) itself, one row a sentence, over the same tokens: its sum and the
+pseudo-log-likelihood order sentences, and are no numbers to compare with each other.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ import torch
 from ablate.encoder.heads import MaskedLanguageModel
 from ablate.evaluation.encoding import Rows, batches_by_tokens, encode
 from ablate.evaluation.finetune import autocast, backend_for
-from ablate.inputs.batches import Batch, collate
+from ablate.inputs.batches import Batch, collate, ragged_arange
 
 if TYPE_CHECKING:
     from ablate.tokens.tokenizer import Tokenizer
@@ -88,14 +90,17 @@ def score_pairs(
     sentences = [str(pair[key]) for key in PAIR_KEYS[:2] for pair in pairs]
     number_of = {text: number for number, text in enumerate(dict.fromkeys(sentences))}
     rows = encode(tokenizer, [(text,) for text in number_of], max_length=max_length)
-    likelihoods = pseudo_log_likelihood(
-        model,
-        rows,
-        mask_token_id=tokenizer.mask_token_id,
-        precision=precision,
-        tokens_per_batch=tokens_per_batch,
-        on_progress=on_progress,
-    )
+    how: dict[str, Any] = {"precision": precision, "on_progress": on_progress}
+    if is_causal(model):  # every token has logits, not one in a row
+        likelihoods = log_likelihood(model, rows, tokens_per_batch=tokens_per_batch // 4, **how)
+    else:
+        likelihoods = pseudo_log_likelihood(
+            model,
+            rows,
+            mask_token_id=tokenizer.mask_token_id,
+            tokens_per_batch=tokens_per_batch,
+            **how,
+        )
     same_ids = _first_with_equal_ids(rows)  # rounding must not decide between equal rows
     values = likelihoods[same_ids[[number_of[text] for text in sentences]]]
     return PairScores(
@@ -120,6 +125,57 @@ def pseudo_log_likelihood(
 
     The model's mode and backend and the global random state are as before afterwards.
     """
+    return _summed(
+        model,
+        rows,
+        lambda which: _masked_copies(rows, which, mask_token_id),
+        rows.lengths * np.maximum(rows.lengths - 2, 0),  # tokens run for each sentence
+        precision=precision,
+        tokens_per_batch=tokens_per_batch,
+        on_progress=on_progress,
+    )
+
+
+def log_likelihood(
+    model: MaskedLanguageModel,
+    rows: Rows,
+    *,
+    precision: str = "fp32",
+    tokens_per_batch: int = 2048,
+    on_progress: Callable[[int, int], None] | None = None,
+) -> np.ndarray:
+    """Sum of log p(token | those before) over the ordinary tokens of each row, (n,) float64.
+
+    For causal models, which are trained to predict no [SEP] either. Mode, backend and the global
+    random state are as before afterwards.
+    """
+    return _summed(
+        model,
+        rows,
+        lambda which: _next_tokens(rows, which),
+        rows.lengths,
+        precision=precision,
+        tokens_per_batch=tokens_per_batch,
+        on_progress=on_progress,
+    )
+
+
+def is_causal(model: MaskedLanguageModel) -> bool:
+    """Whether the model's tokens see only those before them; encoders of others have no such."""
+    return bool(getattr(model.config, "causal", False))
+
+
+def _summed(
+    model: MaskedLanguageModel,
+    rows: Rows,
+    questions: Callable[[np.ndarray], tuple[Batch, np.ndarray]],
+    cost: np.ndarray,
+    *,
+    precision: str,
+    tokens_per_batch: int,
+    on_progress: Callable[[int, int], None] | None,
+) -> np.ndarray:
+    """Log-probabilities of the labels that `questions` asks for, summed by row, (n,)."""
     device = next(model.parameters()).device
     found = np.zeros(len(rows), dtype=np.float64)
     was_training, own_backend, done = model.training, model.encoder.backend, 0
@@ -127,9 +183,8 @@ def pseudo_log_likelihood(
     model.encoder.backend = backend_for(model.encoder, precision, int(rows.lengths.max()))
     try:
         with torch.inference_mode():
-            cost = rows.lengths * np.maximum(rows.lengths - 2, 0)  # tokens run for each sentence
             for which in batches_by_tokens(cost, tokens_per_batch=tokens_per_batch):
-                batch, owner = _masked_copies(rows, which, mask_token_id)
+                batch, owner = questions(which)
                 if len(owner):
                     with autocast(device, precision):
                         logits = model(batch.to(device)).mlm_logits.float()
@@ -177,6 +232,17 @@ def _masked_copies(rows: Rows, which: np.ndarray, mask_token_id: int) -> tuple[B
         labels=np.concatenate(labels),
     )
     return batch, np.concatenate(owner)
+
+
+def _next_tokens(rows: Rows, which: np.ndarray) -> tuple[Batch, np.ndarray]:
+    """The sentences themselves, each token but [CLS] and [SEP] asked for at the one before it."""
+    batch = rows.batch(which)
+    lengths = rows.lengths[which]
+    inside = ragged_arange(lengths) < np.repeat(lengths - 2, lengths)
+    places = np.flatnonzero(inside)
+    batch.predict_positions = torch.from_numpy(places)
+    batch.labels = batch.input_ids[places + 1]
+    return batch, np.repeat(which, np.maximum(lengths - 2, 0))
 
 
 def _sum_of_log_probabilities(

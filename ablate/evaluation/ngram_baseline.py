@@ -5,6 +5,8 @@ largest count of (left, x, right) in the training text; where that pair of neigh
 around a token, the better of the two bigrams (the one whose best continuation was seen more often);
 where neither was seen, or both neighbours are masked, special or missing, the most frequent token.
 Counts run inside documents; special tokens are never neighbours. Ties go to the smallest id.
+For a causal arm the counts are of the two tokens before (`count_before`), and of the one before
+where those two were never seen together.
 """
 
 from __future__ import annotations
@@ -87,6 +89,49 @@ class NgramBaseline:
         }
 
 
+@dataclass(frozen=True)
+class NextTokenBaseline:
+    """The same gate for next-token prediction: it sees the tokens before; see `count_before`."""
+
+    vocab_size: int
+    num_tokens: int
+    most_frequent: int
+    from_two: _Best
+    from_one: _Best
+
+    def predict(self, earlier: np.ndarray, last: np.ndarray) -> np.ndarray:
+        """Token ids (M,) from the two tokens before (M,); -1 where one is not to be seen."""
+        earlier, last = (np.asarray(side, dtype=np.int64) for side in (earlier, last))
+        both = np.where((earlier >= 0) & (last >= 0), earlier * self.vocab_size + last, _NOTHING)
+        by_two, _ = self.from_two(both)
+        by_one, _ = self.from_one(last)
+        by_one = np.where(by_one < 0, self.most_frequent, by_one)
+        return np.where(by_two >= 0, by_two, by_one)
+
+    def accuracies(
+        self,
+        input_ids: np.ndarray,
+        row_starts: np.ndarray,
+        positions: np.ndarray,
+        labels: np.ndarray,
+        hidden_ids: Iterable[int],
+    ) -> dict[str, float]:
+        """Share of right answers, {} if there are none; arguments as in `NgramBaseline`.
+
+        Here position i is asked for the token after it, and sees itself and position i - 1.
+        """
+        positions, labels = np.asarray(positions), np.asarray(labels)
+        if not len(positions):
+            return {}
+        seen = np.array(input_ids, dtype=np.int64)
+        seen[np.isin(seen, np.fromiter(hidden_ids, dtype=np.int64))] = _NOTHING
+        earlier, _ = _neighbours(seen, np.asarray(row_starts), positions)
+        return {
+            "trigram_accuracy": float((self.predict(earlier, seen[positions]) == labels).mean()),
+            "unigram_accuracy": float((labels == self.most_frequent).mean()),
+        }
+
+
 def _neighbours(
     seen: np.ndarray, row_starts: np.ndarray, positions: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
@@ -111,6 +156,38 @@ def count(
     Raises:
         ValueError: three tokens no longer fit into 63 bits (a vocabulary over two million).
     """
+    return _count(*_text(store, documents, vocab_size, max_tokens), vocab_size)
+
+
+def count_before(
+    store: TokenStore,
+    documents: np.ndarray,
+    *,
+    vocab_size: int,
+    max_tokens: int | None = None,
+) -> NextTokenBaseline:
+    """Count which token follows each pair of tokens and each token; arguments as in `count`.
+
+    Raises:
+        ValueError: three tokens no longer fit into 63 bits.
+    """
+    tokens, inside = _text(store, documents, vocab_size, max_tokens)
+    wide = tokens.astype(np.int64)
+    pair = wide[:-1] * vocab_size + wide[1:]
+    triple = pair[:-1] * vocab_size + wide[2:]
+    return NextTokenBaseline(
+        vocab_size=vocab_size,
+        num_tokens=len(tokens),
+        most_frequent=int(np.bincount(tokens, minlength=vocab_size).argmax()),
+        from_two=_best(triple[inside[1:-1] & inside[2:]], vocab_size),
+        from_one=_best(pair[inside[1:]], vocab_size),
+    )
+
+
+def _text(
+    store: TokenStore, documents: np.ndarray, vocab_size: int, max_tokens: int | None
+) -> tuple[np.ndarray, np.ndarray]:
+    """(tokens (T,), whether each has a left neighbour in its document (T,))."""
     if vocab_size**3 >= 2**63:
         raise ValueError(f"vocab_size={vocab_size}: trigrams are counted up to 2,000,000 entries")
     starts = np.asarray(store.document_starts)
@@ -122,7 +199,7 @@ def count(
     tokens = _gather(store.tokens, begins, lengths)
     inside = np.ones(len(tokens), dtype=bool)  # the token has a left neighbour in its document
     inside[(np.cumsum(lengths) - lengths)[lengths > 0]] = False
-    return _count(tokens, inside, vocab_size)
+    return tokens, inside
 
 
 def _gather(tokens: np.ndarray, begins: np.ndarray, lengths: np.ndarray) -> np.ndarray:

@@ -22,7 +22,7 @@ from ablate.encoder.heads import MaskedLanguageModel
 from ablate.evaluation import predictions
 from ablate.evaluation.encoding import encode_task
 from ablate.evaluation.finetune import FinetuneSettings, finetune
-from ablate.evaluation.minimal_pairs import score_pairs
+from ablate.evaluation.minimal_pairs import is_causal, score_pairs
 from ablate.evaluation.predictions import Table
 from ablate.evaluation.scoring import EvaluationResult, add_averages, add_pairs, add_task
 from ablate.evaluation.tasks import TaskData
@@ -72,6 +72,11 @@ def evaluate(
     if num_finetune_seeds < 1:
         raise ValueError(
             f"evaluation.finetune.num_seeds={num_finetune_seeds} is not possible: give 1 or more"
+        )
+    if tasks and is_causal(model) and FinetuneSettings(**settings).pooling.startswith("cls"):
+        raise ValueError(
+            "evaluation.finetune.pooling=cls or cls_mean reads a row's first token, which sees no "
+            "other token in a causal encoder; type evaluation.finetune.pooling=last_mean"
         )
     assert len({data.spec.name for data in tasks}) == len(tasks), "one file and entry a task"
     job = _Job(
@@ -187,6 +192,8 @@ def _pairs_table(
         "max_length": job.settings.max_length,
         "precision": job.settings.precision,
     }
+    if is_causal(job.model):  # equal weights say something else with a mask over what follows
+        key["likelihood"] = "causal"
     file = job.folder / f"{name}.parquet"
     table_and_facts = predictions.read(file, key=key)
     if table_and_facts is None:

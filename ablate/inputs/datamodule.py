@@ -16,12 +16,13 @@ from torch.utils.data import DataLoader
 
 from ablate.inputs.batches import Batch
 from ablate.inputs.candidates import by_frequency, count_tokens
+from ablate.inputs.causal_rows import NextTokenRows
 from ablate.inputs.formats import plan_epoch
 from ablate.inputs.masked_rows import MaskedRows, check_words
 from ablate.inputs.masking import MaskingPolicy
 from ablate.inputs.plan import Plan
 from ablate.inputs.pmi import build_list
-from ablate.inputs.steps import StepDataset, StepLoader, StepSequence
+from ablate.inputs.steps import RowSource, StepDataset, StepLoader, StepSequence
 from ablate.tokens.store import TokenStore
 from ablate.tokens.tokenizer import Tokenizer
 
@@ -31,6 +32,8 @@ class PretrainingData(pl.LightningDataModule):
 
     Validation rows are `single_document` rows of the held-out documents under 15% all-[MASK], once
     by token and once by whole word, drawn from `validation_seed` (the corpus's) and not the run's.
+    With the objective `clm` nothing is masked: the same rows are validated on their next tokens, as
+    `clm` and under no other name, since this loss is not to be compared with a masked one.
 
     Raises:
         ValueError: a setting that the data cannot serve (see `formats`, `masking`, `rows`).
@@ -63,6 +66,7 @@ class PretrainingData(pl.LightningDataModule):
         replicate_masks: int = 0,
         rank: int = 0,
         world: int = 1,
+        objective: str = "mlm",
     ) -> None:
         super().__init__()
         self.store, self.tokenizer, self.max_length = store, tokenizer, max_length
@@ -104,12 +108,15 @@ class PretrainingData(pl.LightningDataModule):
         tokens = np.diff(store.document_starts)[held_out].sum()
         self.validation_bytes_per_token = float(store.document_bytes[held_out].sum() / tokens)
         selections = ("token", "whole_word") if tokenizer.knows_words else ("token",)
-        self.validation_names = tuple(f"{selection}_mask" for selection in selections)
-        self._selections = selections
+        self.objective, self._selections = objective, selections
+        masked = tuple(f"{selection}_mask" for selection in selections)
+        self.validation_names = ("clm",) if objective == "clm" else masked
 
     @functools.cached_property
-    def rows(self) -> MaskedRows:
-        """The source of masked rows; what it counts in the training documents is counted here."""
+    def rows(self) -> MaskedRows | NextTokenRows:
+        """The source of training rows; what it counts in the training documents is counted here."""
+        if self.objective == "clm":
+            return NextTokenRows(self.store, self.tokenizer)
         policy, candidates, ngrams = self.policy, None, None
         if policy.random_candidates == "frequency":
             counts = count_tokens(self.store, self._training, self.tokenizer.vocab_size)
@@ -143,9 +150,22 @@ class PretrainingData(pl.LightningDataModule):
     @functools.cached_property
     def validation_batches(self) -> list[list[Batch]]:
         """One list of batches for each of `validation_names`; drawn once, kept."""
-        found = []
-        for selection in self._selections:
-            rows = MaskedRows(
+        tokens = 1024 if self.objective == "clm" else 4096  # of a batch: there all have logits
+        size = max(self.micro_batch_size, tokens // self.max_length)
+        chunks = [
+            np.arange(begin, min(begin + size, self.validation_rows))
+            for begin in range(0, self.validation_rows, size)
+        ]
+        return [
+            [rows.batch(self.validation_plan, c, epoch=0)[0] for c in chunks]
+            for rows in self._validation_sources()
+        ]
+
+    def _validation_sources(self) -> list[RowSource]:
+        if self.objective == "clm":
+            return [NextTokenRows(self.store, self.tokenizer)]
+        return [
+            MaskedRows(
                 self.store,
                 self.tokenizer,
                 MaskingPolicy(
@@ -155,13 +175,8 @@ class PretrainingData(pl.LightningDataModule):
                 seed=self.validation_seed,
                 stream="validation",
             )
-            size = max(self.micro_batch_size, 4096 // self.max_length)
-            chunks = [
-                np.arange(begin, min(begin + size, self.validation_rows))
-                for begin in range(0, self.validation_rows, size)
-            ]
-            found.append([rows.batch(self.validation_plan, c, epoch=0)[0] for c in chunks])
-        return found
+            for selection in self._selections
+        ]
 
     def train_dataloader(self) -> StepLoader:
         dataset = StepDataset(

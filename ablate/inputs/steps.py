@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 from torch.utils.data import DataLoader, Dataset
@@ -18,7 +19,6 @@ from torch.utils.data import DataLoader, Dataset
 from ablate.inputs.batches import Batch
 from ablate.inputs.formats import Plan
 from ablate.inputs.mask_counts import MaskCounts
-from ablate.inputs.masked_rows import MaskedRows
 
 
 @dataclass
@@ -102,11 +102,19 @@ class StepSequence:
         ]
 
 
+class RowSource(Protocol):
+    """Rows of a plan -> a batch with labels, and what was done: `MaskedRows`, `NextTokenRows`."""
+
+    def batch(
+        self, plan: Plan, rows: np.ndarray, *, epoch: int, progress: float = 0.0
+    ) -> tuple[Batch, MaskCounts]: ...
+
+
 class StepDataset(Dataset):
     """`dataset[k]` is step k's item for this rank."""
 
     def __init__(
-        self, steps: StepSequence, rows: MaskedRows, *, micro_batch_size: int, rank: int, world: int
+        self, steps: StepSequence, rows: RowSource, *, micro_batch_size: int, rank: int, world: int
     ) -> None:
         self.steps, self.source = steps, rows
         self.micro_batch_size, self.rank, self.world = micro_batch_size, rank, world

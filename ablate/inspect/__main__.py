@@ -50,6 +50,11 @@ def prepare(options: Options) -> Any:
             "masking.mask_rate_schedule=constant; leave it out, or type for example "
             "masking=ankner_linear"
         )
+    if settings.objective.name != "mlm":
+        raise ValueError(
+            f"objective={settings.objective.name} masks nothing that could be shown; leave it and "
+            "encoder.causal out: the rows are the same"
+        )
     settings.budget.amount = 0  # the plan of an epoch does not depend on it
     from ablate.run import arm
 

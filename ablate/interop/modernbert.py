@@ -15,7 +15,14 @@ from torch import Tensor
 
 from ablate.encoder.config import EncoderConfig
 from ablate.encoder.initialization import strip_wrappers
-from ablate.interop.names import Table, activation_from_hf, from_theirs, to_theirs
+from ablate.interop.names import (
+    Table,
+    activation_from_hf,
+    activation_to_hf,
+    from_theirs,
+    other_axes,
+    to_theirs,
+)
 
 _NORMS = {
     "encoder.embeddings.norm": "model.embeddings.norm",
@@ -41,8 +48,17 @@ _FIXED: dict[str, Any] = {
     "first_layer_norm": False,
     "final_norm": True,
     "type_vocab_size": 0,
-    "causal": False,
 }
+_SIZES = (
+    "vocab_size", "hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size",
+    "max_position_embeddings",
+)  # fmt: skip
+_FREE = {
+    *_SIZES, "pad_token_id", "norm_eps", "norm_bias", "activation", "attention_bias", "mlp_bias",
+    "head_dense_bias", "head_bias", "global_attention_every_n", "local_attention",
+    "global_rope_theta", "local_rope_theta", "tie_word_embeddings", "attention_dropout",
+    "hidden_dropout", "embedding_dropout", "mlp_dropout", "init_scheme", "init_std",
+}  # fmt: skip
 
 
 def config_from_hf(hf_config: Any) -> EncoderConfig:
@@ -58,12 +74,7 @@ def config_from_hf(hf_config: Any) -> EncoderConfig:
         )
     return EncoderConfig(
         **_FIXED,
-        vocab_size=hf_config.vocab_size,
-        hidden_size=hf_config.hidden_size,
-        num_hidden_layers=hf_config.num_hidden_layers,
-        num_attention_heads=hf_config.num_attention_heads,
-        intermediate_size=hf_config.intermediate_size,
-        max_position_embeddings=hf_config.max_position_embeddings,
+        **{name: getattr(hf_config, name) for name in _SIZES},
         pad_token_id=hf_config.pad_token_id or 0,
         norm_eps=hf_config.norm_eps,
         norm_bias=hf_config.norm_bias,
@@ -110,13 +121,52 @@ def _theta(hf_config: Any, kind: str, old_name: str) -> float:
     return float(parameters[kind]["rope_theta"])
 
 
+def config_to_hf(config: EncoderConfig) -> Any:
+    """`EncoderConfig` -> `transformers.ModernBertConfig`.
+
+    Raises:
+        ValueError: a point that ModernBERT cannot express.
+    """
+    from transformers import ModernBertConfig
+
+    refuse_other(config)
+    thetas: dict[Any, float] = {
+        "full_attention": config.global_rope_theta,
+        "sliding_attention": config.local_rope_theta,
+    }
+    activation = activation_to_hf(config.activation)
+    return ModernBertConfig(
+        **{name: getattr(config, name) for name in _SIZES},
+        pad_token_id=config.pad_token_id,
+        norm_eps=config.norm_eps,
+        norm_bias=config.norm_bias,
+        hidden_activation=activation,
+        classifier_activation=activation,
+        attention_bias=config.attention_bias,
+        mlp_bias=config.mlp_bias,
+        classifier_bias=config.head_dense_bias,
+        decoder_bias=config.head_bias,
+        layer_types=list(config.layer_types),
+        local_attention=config.local_attention,
+        rope_parameters={
+            kind: {"rope_type": "default", "rope_theta": theta} for kind, theta in thetas.items()
+        },
+        attention_dropout=config.attention_dropout,
+        embedding_dropout=config.embedding_dropout,
+        mlp_dropout=config.mlp_dropout,
+        initializer_range=config.init_std,
+        tie_word_embeddings=config.tie_word_embeddings,
+    )
+
+
+def axes_in_the_way(config: EncoderConfig) -> list[str]:
+    """The axes of `config` that Hugging Face's ModernBERT does not have."""
+    return other_axes(config, "ModernBERT", _FIXED, _FREE)
+
+
 def refuse_other(config: EncoderConfig) -> None:
     """Raise a ValueError naming the axes of `config` that Hugging Face's class does not have."""
-    axes = [
-        f"encoder.{name}={getattr(config, name)} (ModernBERT: {value})"
-        for name, value in _FIXED.items()
-        if getattr(config, name) != value
-    ]
+    axes = axes_in_the_way(config)
     if axes:
         raise ValueError("transformers' ModernBERT cannot express " + ", ".join(axes))
 
@@ -163,3 +213,8 @@ def state_dict_to_hf(state: Mapping[str, Tensor], config: EncoderConfig) -> dict
     """The inverse. A pair head has no place in ModernBertForMaskedLM and is an error."""
     refuse_other(config)
     return to_theirs(strip_wrappers(state), *_table(config), "our ModernBERT with these sizes")
+
+
+def second_names(config: EncoderConfig) -> set[str]:
+    """Their names of what is a copy of another weight."""
+    return set(_table(config)[1])

@@ -7,10 +7,14 @@ copy of a tensor. Copies are written on the way out and compared on the way in.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import fields
+from typing import Any
 
 import torch
 from torch import Tensor
+
+from ablate.encoder.config import EncoderConfig
 
 Table = list[tuple[str, tuple[str, ...]]]
 
@@ -23,6 +27,25 @@ def refuse_names(what: str, missing: Iterable[str], unexpected: Iterable[str]) -
             f"the weights are not those of {what}. Missing: {', '.join(missing) or 'none'}. "
             f"Unexpected: {', '.join(unexpected) or 'none'}"
         )
+
+
+def other_axes(
+    config: EncoderConfig, family: str, fixed: Mapping[str, Any], free: Collection[str]
+) -> list[str]:
+    """The axes of `config` that a family does not have, as `encoder.axis=value (FAMILY: value)`.
+
+    Whatever is neither `fixed` nor `free` must stand at its default, so that an axis added later is
+    refused and not lost.
+    """
+    found = []
+    for field in fields(config):
+        if field.name == "embedding_size" and not config.is_factorised:
+            continue
+        expected = fixed.get(field.name, field.default)
+        given = getattr(config, field.name)
+        if field.name not in free and given != expected:
+            found.append(f"encoder.{field.name}={given} ({family}: {expected})")
+    return found
 
 
 def from_theirs(
@@ -77,3 +100,17 @@ def activation_from_hf(name: str) -> str:
             f"allowed are {', '.join(ACTIVATIONS)}"
         )
     return ACTIVATIONS[name]
+
+
+def activation_to_hf(name: str) -> str:
+    """The inverse of `activation_from_hf`.
+
+    Raises:
+        ValueError: one that transformers does not have.
+    """
+    found = {ours: theirs for theirs, ours in ACTIVATIONS.items() if theirs != "swish"}
+    if name not in found:
+        raise ValueError(
+            f"transformers has no encoder.activation={name}; allowed are {', '.join(found)}"
+        )
+    return found[name]

@@ -94,8 +94,9 @@ def _note(module: PretrainingModule, rate: float) -> str:
     parts = [f"{rate / 1000:.1f}k tokens/s"]
     if "train/loss" in module.latest:
         parts.append(f"loss {module.latest['train/loss']:.3f}")
-    if "train/mlm_accuracy" in module.latest:
-        parts.append(f"MLM accuracy {module.latest['train/mlm_accuracy']:.3f}")
+    for loss, name in (("mlm", "MLM"), ("clm", "next-token")):
+        if f"train/{loss}_accuracy" in module.latest:
+            parts.append(f"{name} accuracy {module.latest[f'train/{loss}_accuracy']:.3f}")
     return ", ".join(parts)
 
 

@@ -28,8 +28,9 @@ from ablate.pretraining.schedules import learning_rate_factor
 
 
 class PretrainingModule(pl.LightningModule):
-    """Masked-LM (and sentence-pair) pretraining of a `MaskedLanguageModel`.
+    """Masked-LM (and sentence-pair) or next-token pretraining of a `MaskedLanguageModel`.
 
+    `objective` names the loss on tokens, `mlm` or `clm`; what is predicted is in the batches.
     The loss on pairs named `pair_loss` (`pairs.LOSSES`) is added where the model has a pair head;
     `pairing` says what the labels of the rows mean. Metrics go to the trainer's loggers every
     `log_every` steps as means over the steps since the last line, with `tokens` as a field beside
@@ -54,6 +55,7 @@ class PretrainingModule(pl.LightningModule):
         bytes_per_token: float,
         pair_loss: str | None = "nsp",
         pairing: str = "next_or_random",
+        objective: str = "mlm",
     ) -> None:
         super().__init__()
         self.automatic_optimization = False
@@ -72,6 +74,7 @@ class PretrainingModule(pl.LightningModule):
             "final_fraction": final_fraction,
         }
         self.validation_names, self.bytes_per_token = validation_names, bytes_per_token
+        self.objective = objective
         self.pair_loss = None if model.pair_head is None else pair_loss
         self.pair_classes = loss_classes(pairing, self.pair_loss)
         self.counts = MaskCounts()
@@ -94,7 +97,7 @@ class PretrainingModule(pl.LightningModule):
     def losses(self, batch: Batch) -> dict[str, SumCount]:
         """Summed losses of one micro-batch by name."""
         output = self.model(batch)
-        found = {"mlm": masked_lm_loss(output.mlm_logits, batch.labels)}
+        found = {self.objective: masked_lm_loss(output.mlm_logits, batch.labels)}
         if self.pair_loss is not None and batch.pair_labels is not None:
             targets = pair_targets(batch.pair_labels, self.pair_classes)
             found[self.pair_loss] = sentence_pair_loss(output.pair_logits, targets)
@@ -102,7 +105,7 @@ class PretrainingModule(pl.LightningModule):
 
     def global_counts(self, item: StepItem) -> dict[str, int]:
         """Terms of each loss over the step's micro-batches and all ranks."""
-        counts = {"mlm": sum(micro.num_predictions for micro in item.micro_batches)}
+        counts = {self.objective: sum(micro.num_predictions for micro in item.micro_batches)}
         if self.pair_loss is not None:
             labels = [m.pair_labels for m in item.micro_batches if m.pair_labels is not None]
             targets = [pair_targets(each, self.pair_classes) for each in labels]
@@ -153,7 +156,7 @@ class PretrainingModule(pl.LightningModule):
         metrics = {"tokens": float(self.tokens), "train/learning_rate": rate}
         metrics["train/grad_norm"] = window["grad_norm"] / window["steps"]
         total = 0.0
-        for name in ("mlm", *LOSSES):
+        for name in (self.objective, *LOSSES):
             if window.get(f"{name}_count"):
                 count = window[f"{name}_count"]
                 metrics[f"train/{name}_loss"] = window[f"{name}_loss"] / count

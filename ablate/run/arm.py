@@ -14,14 +14,18 @@ from pathlib import Path
 from typing import Any
 
 from ablate.config.compose import task_spec
+from ablate.config.encoder_source import with_source
 from ablate.config.fingerprint import fingerprint, pretraining_identity
-from ablate.config.rules import encoder_arguments, resolve
+from ablate.config.rules import check, resolve
 from ablate.config.schema import Settings
 from ablate.corpus import sources
-from ablate.encoder.config import EncoderConfig
 from ablate.inputs.formats import check_partners
 from ablate.inputs.masking import MaskingPolicy
+from ablate.inputs.pairs import loss_name
+from ablate.interop import pretrained
+from ablate.interop.checkpoint import Source
 from ablate.pretraining import machine
+from ablate.run.encoders import describe_encoder, resolve_backend
 from ablate.run.progress import Stage
 
 
@@ -32,11 +36,12 @@ class Arm:
     settings: Settings  # resolved
     corpus: sources.Corpus
     tokenizer: Any
-    encoder: EncoderConfig
+    encoder: Any  # EncoderConfig, or the HFEncoderConfig of a transformers class
     backend: Any
     machine: dict[str, Any]
     identity: dict[str, Any]  # of the pretraining
     cache: Path
+    source: Source | None = None  # the folder of encoder=pretrained
 
     @functools.cached_property
     def store(self) -> Any:
@@ -77,6 +82,7 @@ class Arm:
             cache_dir=self.cache,
             replicate_data=settings.replicate.data,
             replicate_masks=settings.replicate.masks,
+            objective=settings.objective.name,
         )
 
     @functools.cached_property
@@ -87,6 +93,9 @@ class Arm:
 
 def prepare(given: Settings) -> Arm:
     """Resolve every null and auto, open the corpus and the tokenizer, name the pretraining."""
+    given, source = with_source(given)
+    if source is not None:
+        check(given)
     settings = resolve(given)
     machine.keep_freed_memory()
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
@@ -97,7 +106,6 @@ def prepare(given: Settings) -> Arm:
     machine.set_threads(threads)
     import torch
 
-    from ablate.encoder import backends
     from ablate.inputs.masked_rows import check_words
 
     device = machine.resolve_device(settings.trainer.accelerator)
@@ -105,19 +113,14 @@ def prepare(given: Settings) -> Arm:
         settings.trainer.precision, device=device, hidden_size=settings.size.hidden_size
     )
     dtype = torch.bfloat16 if precision == "bf16" else torch.float32
-    backend = backends.resolve(
-        settings.attention_backend,
-        device=device,
-        dtype=dtype,
-        max_length=settings.input_format.max_length,
-    )
+    backend = resolve_backend(settings, device, dtype)
     cache = Path(settings.paths.cache_dir).expanduser()
     make_folder("paths.cache_dir", cache)
     if settings.trainer.progress_bar and settings.corpus.kind != "synthetic":
         print("corpus: reading, the first time", file=sys.stderr, flush=True)
     corpus = open_corpus(settings, cache)
     tokenizer = open_tokenizer(settings, corpus, cache)
-    arguments = encoder_arguments(settings, tokenizer.vocab_size, tokenizer.pad_token_id)
+    encoder, arguments = describe_encoder(settings, tokenizer, backend, source)
     facts = {
         "device": device,
         "precision": precision,
@@ -136,12 +139,14 @@ def prepare(given: Settings) -> Arm:
         },
         machine=facts,
     )
-    encoder = EncoderConfig(**arguments)
+    if source is not None:
+        pair_loss = loss_name(nsp=settings.nsp, sop=settings.sop)
+        identity["source"] = pretrained.identity(source, pair_loss)
     check_words(settings.masking.selection, tokenizer)
     training = corpus.counts["documents"] - corpus.counts["validation_documents"]
     check_partners(settings.input_format.name, training, settings.input_format.pairing)
     facts = {**facts, "backend_reason": backend.reason}
-    return Arm(settings, corpus, tokenizer, encoder, backend, facts, identity, cache)
+    return Arm(settings, corpus, tokenizer, encoder, backend, facts, identity, cache, source)
 
 
 def make_folder(setting: str, folder: Path) -> None:

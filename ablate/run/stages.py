@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from ablate.inputs.pairs import loss_name
+from ablate.interop.tokenizer_files import keep_tokenizer
 from ablate.run.arm import Arm, finetune_arguments
 from ablate.run.checks import check_rows
-from ablate.run.models import build_model
+from ablate.run.models import build_model, check_attention, encoder_facts
 from ablate.run.progress import TaskLines
 from ablate.tracking.loggers import Mirror
 from ablate.tracking.record import MetricsFile, RunFolder, locked
@@ -57,6 +58,7 @@ def _pretrain(arm: Arm, path: Path, mirror: Mirror | None) -> tuple[Any, RunFold
     temporary = path / ".model.safetensors"
     save_file({name: p.contiguous() for name, p in model.state_dict().items()}, temporary)
     os.replace(temporary, weights)
+    keep_tokenizer(arm.tokenizer, path)
     folder.update(status="complete", **facts)
     shutil.rmtree(path / "checkpoints", ignore_errors=True)
     return model, folder
@@ -64,10 +66,6 @@ def _pretrain(arm: Arm, path: Path, mirror: Mirror | None) -> tuple[Any, RunFold
 
 def _train(arm: Arm, model: Any, folder: RunFolder, mirror: Mirror | None) -> dict[str, Any]:
     """Self-test, fit, facts for the record."""
-    import torch
-
-    from ablate.encoder import backends
-    from ablate.encoder.config import flops_per_token
     from ablate.encoder.initialization import num_parameters
     from ablate.pretraining.callbacks import newest_checkpoint
     from ablate.pretraining.module import PretrainingModule
@@ -76,8 +74,7 @@ def _train(arm: Arm, model: Any, folder: RunFolder, mirror: Mirror | None) -> di
     from ablate.tracking.lightning import RecordLogger
 
     settings = arm.settings
-    dtype = torch.bfloat16 if arm.machine["precision"] == "bf16" else torch.float32
-    backends.self_test(arm.backend, device=arm.machine["device"], dtype=dtype)
+    check_attention(arm)
     data = arm.data
     check_rows(settings, data)
     module = PretrainingModule(
@@ -92,6 +89,7 @@ def _train(arm: Arm, model: Any, folder: RunFolder, mirror: Mirror | None) -> di
         bytes_per_token=data.validation_bytes_per_token,
         pair_loss=loss_name(nsp=settings.nsp, sop=settings.sop),
         pairing=settings.input_format.pairing,
+        objective=settings.objective.name,
     )
     checkpoints = folder.path / "checkpoints"
     newest = newest_checkpoint(checkpoints)
@@ -116,9 +114,9 @@ def _train(arm: Arm, model: Any, folder: RunFolder, mirror: Mirror | None) -> di
     clocks = dict(result.clocks)
     seconds = clocks.pop("seconds")
     length = round(data.statistics()["attention_length"])
-    per_token = flops_per_token(
-        arm.encoder, length, predict_rate=clocks["predictions"] / max(clocks["tokens"], 1)
-    )
+    share = clocks["predictions"] / max(clocks["tokens"], 1)
+    encoder = encoder_facts(arm, model, length, share)
+    per_token = encoder["forward_flops_per_token"]
     clocks["flops"] = 3 * per_token * clocks["tokens"]
     return {
         "scores": result.metrics,
@@ -127,7 +125,8 @@ def _train(arm: Arm, model: Any, folder: RunFolder, mirror: Mirror | None) -> di
             **data.statistics(),
             "parameters": num_parameters(model),
             **group_sizes(model),
-            "forward_flops_per_token": per_token,
+            **encoder,
+            "objective": settings.objective.name,
             "achieved": result.masking,
             "last_window": result.last_window,
             "learning_rate": settings.optimizer.learning_rate,
@@ -166,12 +165,18 @@ def _store_facts(arm: Arm) -> dict[str, Any]:
 
 
 def baselines(arm: Arm) -> dict[str, float]:
-    """What counting achieves on the validation masks: unigram and two-sided trigram accuracy."""
+    """What counting achieves on the first validation set: unigram and trigram accuracy.
+
+    The trigram knows what the arm knows: both neighbours of a masked token, or the two tokens
+    before the next one.
+    """
     if not arm.settings.evaluation.ngram_baseline:
         return {}
     from ablate.evaluation import ngram_baseline
 
-    counted = ngram_baseline.count(
+    next_token = arm.settings.objective.name == "clm"
+    count = ngram_baseline.count_before if next_token else ngram_baseline.count
+    counted = count(
         arm.store,
         arm.store.split(arm.corpus.validation_threshold)[0],
         vocab_size=arm.tokenizer.vocab_size,
@@ -190,7 +195,8 @@ def baselines(arm: Arm) -> dict[str, float]:
         for name, share in found.items():
             right[name] = right.get(name, 0.0) + share * batch.num_predictions
     total = sum(batch.num_predictions for batch in batches)
-    return {f"val/token_mask/{name}": hits / total for name, hits in right.items()}
+    validation = arm.data.validation_names[0]
+    return {f"val/{validation}/{name}": hits / total for name, hits in right.items()}
 
 
 def evaluate_stage(

@@ -6,6 +6,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+_COUNTED = {  # score -> what counting has, and by which neighbours
+    "val/token_mask/accuracy": ("val/token_mask/trigram_accuracy", "two-sided trigram"),
+    "val/clm/accuracy": ("val/clm/trigram_accuracy", "left-sided trigram"),
+}
 _PAIR_SHARES = {"random_pair_share": "random", "swapped_pair_share": "swapped"}
 _PAIR_LOSSES = {
     "nsp": "next-sentence",
@@ -42,7 +46,7 @@ def print_summary(record: Mapping[str, Any], folder: Path, *, again: bool = Fals
     console.print(table)
     console.print(
         "One seed: no interval. Baseline: what the majority class of the training labels (their "
-        "mean, for a correlation) scores on the n examples; for masked-LM accuracy, counting.",
+        "mean, for a correlation) scores on the n examples; for the accuracy on tokens, counting.",
         style="dim",
     )
     for line in facts(record):
@@ -58,7 +62,6 @@ def rows(record: Mapping[str, Any]) -> list[tuple[str, str, str, str, str]]:
         for task in record.get("evaluation", {}).values()
         for name, entry in task["metrics"].items()
     }
-    trigram = scores.get("val/token_mask/trigram_accuracy")
     found = []
     for name, value in scores.items():
         entry, collapsed = measured.get(name, (None, {}))
@@ -71,8 +74,8 @@ def rows(record: Mapping[str, Any]) -> list[tuple[str, str, str, str, str]]:
             if any(any(split) for split in collapsed.values()):
                 flags.add("constant prediction")
             note = ", ".join(sorted(flags))
-        elif name == "val/token_mask/accuracy" and trigram is not None:
-            baseline, note = f"{trigram:.3f}", "baseline: two-sided trigram"
+        elif name in _COUNTED and (trigram := scores.get(_COUNTED[name][0])) is not None:
+            baseline, note = f"{trigram:.3f}", f"baseline: {_COUNTED[name][1]}"
         found.append((name, f"{value:.3f}", baseline, count, note))
     return found
 
@@ -88,7 +91,13 @@ def facts(record: Mapping[str, Any]) -> list[str]:
         + (f", {rate / 1000:.1f}k tokens/s" if rate else "")
         + f"; {derived['parameters']:,} parameters"
     ]
-    if clocks["steps"]:
+    if clocks["steps"] and derived.get("objective") == "clm":
+        lines.append(
+            f"nothing masked; the next token predicted for {achieved['prediction_rate']:.1%} of "
+            "the tokens of text, never [CLS] or [SEP]"
+        )
+        lines[-1] += "".join(_shares_of_pairs(derived))
+    elif clocks["steps"]:
         lines.append(
             f"masking achieved: {achieved['mask_rate']:.1%} of the tokens; of these "
             f"{achieved['mask_replace_share']:.1%} [MASK], "
@@ -96,9 +105,7 @@ def facts(record: Mapping[str, Any]) -> list[str]:
         )
         if achieved["unpredicted_share"] or achieved["visible_prediction_share"]:
             lines[-1] += f"; predicted {achieved['prediction_rate']:.1%} of the tokens"
-        for share, name in _PAIR_SHARES.items():
-            if share in derived:
-                lines[-1] += f"; {name} pairs {derived[share]:.1%}"
+        lines[-1] += "".join(_shares_of_pairs(derived))
     for name, task in record.get("evaluation", {}).items():
         lines += [f"{name}: {split} {note}" for split, note in task.get("notes", {}).items()]
     for rule, average in record.get("averages", {}).items():
@@ -116,3 +123,11 @@ def facts(record: Mapping[str, Any]) -> list[str]:
                 f"frequent kind of pair: {max(shares):.3f})"
             )
     return lines
+
+
+def _shares_of_pairs(derived: Mapping[str, Any]) -> list[str]:
+    return [
+        f"; {name} pairs {derived[share]:.1%}"
+        for share, name in _PAIR_SHARES.items()
+        if share in derived
+    ]

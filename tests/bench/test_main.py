@@ -12,7 +12,7 @@ from ablate.bench import processes
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["speed"], "'speed' is not one of inputs, planning, store"),
+        (["speed"], "'speed' is not one of "),
         (["inputs", "--fast"], "unrecognized arguments: --fast"),
         (["inputs", "--repeats", "x"], "argument --repeats: invalid int value: 'x'"),
         (["inputs", "--repeats", "0"], "--repeats 0 must be at least 1"),

@@ -8,6 +8,7 @@ import yaml
 from ablate.config.compose import all_keys, compose_settings, conf_dir, task_spec
 from ablate.config.schema import Settings
 
+ROOT = Path(__file__).resolve().parent.parent
 OPTIONS = [
     f"{path.parent.relative_to(conf_dir()).as_posix()}={path.stem}"
     for path in sorted(conf_dir().rglob("*.yaml"))
@@ -19,6 +20,9 @@ NEEDS = {
     "tokenizer=pretrained": ["tokenizer.path=x"],
     "input_format=full_sentences": ["nsp=false"],
     "masking=roberta_static": ["input_format=full_sentences", "input_format.copies=10"],
+    "objective=clm": ["encoder.causal=true"],
+    "encoder=hf": [f"encoder.hf_config={ROOT}/interop/tiny_deberta_v3.json"],
+    "encoder=pretrained": ["encoder.path=x"],
     "evaluation=glue": ["corpus=files", "corpus.path=x.txt"],
 }
 
@@ -59,7 +63,7 @@ def test_groups_carry_the_fields_of_the_schema():
         (["+masking.foo=1"], ["masking.foo"]),
         (["masking.mask_rate=1.5"], ["masking.mask_rate=1.5", "(0, 1]"]),
         (["nsp=true", "input_format=full_sentences"], ["input_format=segment_pair"]),
-        (["encoder=[bert,modernbert]"], ["encoder", "one option", "bert, modernbert"]),
+        (["encoder=[bert,modernbert]"], ["encoder", "one option", "bert, ", ", modernbert"]),
         (["masking={mask_rate:0.3}"], ["masking", "one option"]),
         (["~masking"], ["masking", "one option"]),
         (["tokenizer.path=x.json"], ["tokenizer.path", "tokenizer=pretrained"]),

@@ -18,6 +18,9 @@ def changed(**paths):
     return settings
 
 
+CLM = {"objective__name": "clm", "encoder__causal": True}
+
+
 @pytest.mark.parametrize(
     ("change", "says"),
     [
@@ -55,6 +58,18 @@ def changed(**paths):
         ({"trainer__devices": 2}, "trainer.devices=1"),
         ({"encoder__norm_position": "middle"}, "norm_position"),
         ({"encoder__causal": True}, "encoder.causal=false"),
+        ({"encoder__causal": True}, "objective=clm encoder.causal=true"),
+        ({"objective__name": "rtd_of_nobody"}, "mlm, clm"),
+        ({"objective__name": "clm"}, "objective=clm encoder.causal=true"),
+        ({**CLM, "nsp": True}, "type nsp=false"),
+        ({**CLM, "sop": True}, "type sop=false"),
+        ({**CLM, "masking__mask_rate": 0.4}, "masking.mask_rate=0.4 has no effect"),
+        ({**CLM, "masking__selection": "whole_word"}, "masking.selection=whole_word has no effect"),
+        ({**CLM, "replicate__masks": 1}, "replicate.masks=0"),
+        ({**CLM, "encoder__body": "lstm"}, "encoder.body=transformer"),
+        ({**CLM, "encoder__kind": "hf"}, "encoder.kind=native"),
+        ({**CLM, "evaluation__finetune__pooling": "cls"}, "pooling=last_mean"),
+        ({**CLM, "evaluation__finetune__pooling": "cls_mean"}, "pooling=last_mean"),
         ({"size__hidden_size": 66}, "hidden_size"),
         ({"attention_backend": "fast"}, "auto, eager, sdpa, flash"),
         ({"evaluation__kind": "superglue"}, "synthetic, glue, none"),
@@ -92,6 +107,9 @@ def test_the_default_settings_are_good():
         {"input_format__pairing": "ordered_or_swapped", "input_format__pair_sampling": "exact"},
         {"input_format__name": "full_sentences", "input_format__document_boundary": "block"},
         {"input_format__name": "packed_documents", "input_format__document_boundary": "block"},
+        CLM,
+        {**CLM, "evaluation__finetune__pooling": "mean"},
+        {**CLM, "input_format__name": "packed_documents", "input_format__copies": 2},
     ],
 )
 def test_formats_pairs_and_losses_that_go_together(change):
@@ -179,3 +197,12 @@ def test_keys_added_with_a_plus_are_refused():
         config.masking.foo = 1
     with pytest.raises(ValueError, match=r"masking\.foo"):
         settings_from(config)
+
+
+def test_fine_tuning_reads_the_token_that_has_seen_the_row():
+    assert resolve(Settings()).evaluation.finetune.pooling == "cls_mean"
+    twin = resolve(changed(**CLM))
+    assert twin.evaluation.finetune.pooling == "last_mean"
+    check(twin)  # what was resolved is accepted as given
+    given = resolve(changed(**CLM, evaluation__finetune__pooling="last"))
+    assert given.evaluation.finetune.pooling == "last"

@@ -35,8 +35,8 @@ def test_flash_in_float32_is_refused_with_the_reason():
 
 
 def test_an_unknown_name_lists_the_known_ones():
-    with pytest.raises(ValueError, match="auto, eager, sdpa, flash"):
-        resolve("flex", device="cpu", dtype=F32, max_length=64)
+    with pytest.raises(ValueError, match="auto, eager, sdpa, flash, flex"):
+        resolve("fast", device="cpu", dtype=F32, max_length=64)
 
 
 def test_dropout_takes_a_kernel_that_has_it():
@@ -46,10 +46,20 @@ def test_dropout_takes_a_kernel_that_has_it():
     assert "matmul where attention dropout is on" in fused.reason
 
 
+def test_flash_with_alibi_is_refused_and_auto_takes_another():
+    arguments = {"device": "cuda", "dtype": BF16, "max_length": 64, "alibi": True}
+    with pytest.raises(ValueError, match=r"no bias.*position_embedding=alibi.*backend=sdpa"):
+        resolve("flash", **arguments)
+    backend = resolve("auto", **arguments)
+    assert (backend.name, backend.kernel) == ("sdpa", "torch")
+    assert "alibi" in backend.reason
+
+
+@pytest.mark.parametrize("alibi", [False, True])
 @pytest.mark.parametrize("dtype", [F32, BF16])
-@pytest.mark.parametrize("kernel", ["matmul", "flash"])
-def test_the_kernels_agree_with_eager(kernel, dtype):
-    error = self_test(Backend("sdpa", kernel, ""), device="cpu", dtype=dtype)
+@pytest.mark.parametrize("kernel", ["matmul", "flash", "torch"])
+def test_the_kernels_agree_with_eager(kernel, dtype, alibi):
+    error = self_test(Backend("sdpa", kernel, ""), device="cpu", dtype=dtype, alibi=alibi)
     assert 0 < error < (1e-5 if dtype == F32 else 2e-2)
 
 
@@ -65,6 +75,20 @@ def test_a_wrong_kernel_is_caught(fault, monkeypatch):
     monkeypatch.setitem(attention.KERNELS, "matmul", wrong)
     with pytest.raises(RuntimeError, match=r"sdpa \(kernel matmul\) disagrees with eager"):
         self_test(Backend("sdpa", "matmul", ""), device="cpu", dtype=F32)
+
+
+def test_a_kernel_that_drops_the_slopes_is_caught_where_they_are_used(monkeypatch):
+    right = attention.attend_matmul
+
+    def level(q, k, v, bias, dropout_p):
+        flat = None if bias is None else torch.where(bias.isinf(), bias, 0.0)
+        return right(q, k, v, flat, dropout_p)
+
+    monkeypatch.setitem(attention.KERNELS, "matmul", level)
+    backend = Backend("sdpa", "matmul", "")
+    self_test(backend, device="cpu", dtype=F32)
+    with pytest.raises(RuntimeError, match="alibi True"):
+        self_test(backend, device="cpu", dtype=F32, alibi=True)
 
 
 @pytest.mark.gpu

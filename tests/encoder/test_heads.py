@@ -115,9 +115,11 @@ def test_pooling_by_hand():
     assert pool(hidden, bounds, "cls").tolist() == [[1], [10]]
     assert pool(hidden, bounds, "mean").tolist() == [[3], [10]]
     assert pool(hidden, bounds, "cls_mean").tolist() == [[1, 3], [10, 10]]
+    assert pool(hidden, bounds, "last").tolist() == [[5], [10]]
+    assert pool(hidden, bounds, "last_mean").tolist() == [[5, 3], [10, 10]]
 
 
-@pytest.mark.parametrize("pooling", ["cls", "mean", "cls_mean"])
+@pytest.mark.parametrize("pooling", ["cls", "mean", "cls_mean", "last", "last_mean"])
 def test_classification_head(pooling):
     config = EncoderConfig(**SIZES)
     head = ClassificationHead(16, 3, pooling, dropout=0.5)

@@ -105,6 +105,44 @@ def test_megatron_scheme_truncates_and_scales_what_writes_to_the_residual():
         assert parameter.std().item() == pytest.approx(kept * std, rel=0.05), name
 
 
+def test_truncated_normal_scheme_is_berts_own():
+    options = {"init_scheme": "truncated_normal", "hidden_size": 128}
+    for name, parameter in values(model_of(2, **options)).items():
+        if parameter.dim() > 1 and parameter.numel() > 2000:
+            assert 1.9 * 0.02 < parameter.abs().max() <= 2 * 0.02, name
+            assert parameter.std().item() == pytest.approx(0.8796 * 0.02, rel=0.05), name
+
+
+def test_modernbert_scheme_is_megatron_and_other_new_heads():
+    modern = values(model_of(2, **{**MODERN, "init_scheme": "modernbert", "hidden_size": 128}))
+    megatron = values(model_of(2, **{**MODERN, "hidden_size": 128}))
+    for name, parameter in modern.items():
+        if not name.startswith("pair_head"):
+            assert torch.equal(parameter, megatron[name]), name
+    stds = {"dense": 0.02 / math.sqrt(2 * 2), "classifier": 128**-0.5}
+    for name, std in stds.items():
+        parameter = modern[f"pair_head.{name}.weight"]
+        assert parameter.abs().max() <= 2 * std
+        assert parameter.std().item() == pytest.approx(0.8796 * std, rel=0.15)
+
+
+def test_modernberts_classifier_spreads_like_hugging_faces():
+    from transformers import ModernBertConfig, ModernBertForSequenceClassification
+
+    torch.manual_seed(0)
+    ids = {"pad_token_id": 0, "cls_token_id": 2, "sep_token_id": 3, "num_labels": 40}
+    sizes = {**SIZES, "hidden_size": 128, "num_hidden_layers": 1}
+    hf_config = ModernBertConfig(**sizes, **ids, bos_token_id=2, eos_token_id=3)
+    theirs = ModernBertForSequenceClassification(hf_config)
+    ours = values(model_of(40, hidden_size=128, num_hidden_layers=1, init_scheme="modernbert"))
+    for name, expected in (
+        ("pair_head.classifier.weight", theirs.classifier.weight),
+        ("pair_head.dense.weight", theirs.head.dense.weight),
+    ):
+        size = expected.abs().mean().item()
+        assert ours[name].abs().mean().item() == pytest.approx(size, rel=0.04), name
+
+
 def test_values_are_hugging_faces_in_distribution():
     from transformers import ModernBertConfig, ModernBertForMaskedLM
 

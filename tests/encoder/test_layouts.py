@@ -4,9 +4,12 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from torch import is_tensor
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from ablate.encoder import layouts
-from ablate.encoder.attention import Reach
+from ablate.encoder.attention import Reach, alibi_slopes
 from ablate.encoder.layouts import (
     EqualRows,
     Neighbours,
@@ -20,9 +23,10 @@ from ablate.encoder.layouts import (
 )
 
 
-def reach_of(lengths, half_window=None, causal=False):
+def reach_of(lengths, half_window=None, causal=False, alibi=False):
     bounds = torch.tensor([0, *lengths]).cumsum(0).int()
-    return Reach(bounds, max(lengths), half_window, causal)
+    slopes = alibi_slopes(2) if alibi else None
+    return Reach(bounds, max(lengths), half_window, causal, slopes)
 
 
 def outputs(layout, num_tokens, kernel):
@@ -40,11 +44,12 @@ def outputs(layout, num_tokens, kernel):
     lengths=st.lists(st.integers(1, 200), min_size=1, max_size=6),
     half_window=st.sampled_from([None, 1, 3, 20, 70]),
     causal=st.booleans(),
+    alibi=st.booleans(),
     kernel=st.sampled_from(["matmul", "flash"]),
     layout=st.sampled_from(["chosen", "groups", "blocks"]),
 )
-def test_every_layout_equals_the_reference(lengths, half_window, causal, kernel, layout):
-    reach = reach_of(lengths, half_window, causal)
+def test_every_layout_equals_the_reference(lengths, half_window, causal, alibi, kernel, layout):
+    reach = reach_of(lengths, half_window, causal, alibi)
     ours = layout_for(reach, eager=False, dtype=torch.float32)
     if layout == "groups":
         ours = PaddedGroups(reach, lengths, torch.float32)
@@ -121,3 +126,23 @@ def test_blocks_cost_the_window_and_not_the_row():
         layout = layout_for(reach_of([rows], 64), eager=False, dtype=torch.float32)
         sizes.append(layout.bias.numel() / rows)
     assert sizes == [192, 192]  # keys a token is compared with
+    alibi = layout_for(reach_of([8192], 64, alibi=True), eager=False, dtype=torch.float32)
+    assert alibi.bias.numel() / 8192 == 2 * 192  # for each of the two heads
+
+
+@pytest.mark.parametrize("kernel", ["matmul", "flash"])
+def test_a_window_layer_of_8192_tokens_makes_no_tensor_of_all_pairs(kernel):
+    reach = reach_of([8192], 64)
+    sizes = []
+
+    class Sizes(TorchDispatchMode):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            out = func(*args, **(kwargs or {}))
+            sizes.extend(t.untyped_storage().nbytes() for t in tree_leaves(out) if is_tensor(t))
+            return out
+
+    with Sizes():
+        outputs(layout_for(reach, eager=False, dtype=torch.float32), 8192, kernel)
+    assert (
+        max(sizes) <= 2 * 8192 * 192 * 4
+    )  # two heads' scores; all pairs would be 43 times as much

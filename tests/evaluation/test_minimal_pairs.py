@@ -14,6 +14,7 @@ from ablate.encoder.initialization import initialize
 from ablate.evaluation.encoding import encode
 from ablate.evaluation.minimal_pairs import (
     _first_with_equal_ids,
+    log_likelihood,
     pseudo_log_likelihood,
     score_pairs,
 )
@@ -31,7 +32,7 @@ class WordTokenizer:
         return [SimpleNamespace(ids=[5 + WORDS.index(w) for w in t.lower().split()]) for t in texts]
 
 
-def make_model():
+def make_model(**options):
     config = EncoderConfig(
         vocab_size=5 + len(WORDS),
         hidden_size=16,
@@ -40,6 +41,7 @@ def make_model():
         intermediate_size=32,
         max_position_embeddings=16,
         init_std=0.3,
+        **options,
     )
     backend = resolve("auto", device="cpu", dtype=torch.float32, max_length=16)
     model = MaskedLanguageModel(config, backend)
@@ -137,3 +139,36 @@ def test_a_pair_without_a_sentence_is_refused():
         score_pairs(make_model(), WordTokenizer(), [{"sentence_good": "a", "paradigm": "p"}])
     with pytest.raises(ValueError, match="no minimal pairs"):
         score_pairs(make_model(), WordTokenizer(), [])
+
+
+def sum_by_hand(model, ids):
+    """log p of each word given the words before it, each asked for in a row that ends there."""
+    total = 0.0
+    model.eval()
+    for place in range(1, len(ids) - 1):
+        batch = collate(
+            ids[:place], np.array([place]), predict_positions=[place - 1], labels=ids[[place]]
+        )
+        with torch.no_grad():
+            total += float(model(batch).mlm_logits.log_softmax(-1)[0, ids[place]])
+    return total
+
+
+@pytest.mark.parametrize("tokens_per_batch", [1, 12, 10_000])
+def test_causal_likelihood_equals_a_sum_by_hand(tokens_per_batch):
+    model = make_model(causal=True)
+    texts = [("a b c",), ("d",), ("c a f e b",), ("",), ("b b",)]
+    rows = encode(WordTokenizer(), texts, max_length=16)
+    found = log_likelihood(model, rows, tokens_per_batch=tokens_per_batch)
+    bounds = zip(rows.starts[:-1], rows.starts[1:], strict=True)
+    wanted = [sum_by_hand(model, rows.input_ids[begin:end]) for begin, end in bounds]
+    np.testing.assert_allclose(found, wanted, atol=1e-4)
+    assert found[3] == 0.0
+
+
+def test_pairs_of_a_causal_model_are_scored_by_its_likelihood():
+    model = make_model(causal=True)
+    found = score_pairs(model, WordTokenizer(), [pair("a b c", "c b a"), pair("d e", "e d")])
+    texts = [("a b c",), ("d e",), ("c b a",), ("e d",)]
+    wanted = log_likelihood(model, encode(WordTokenizer(), texts, max_length=128))
+    np.testing.assert_allclose([*found.good, *found.bad], wanted, atol=1e-5)

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ablate.evaluation.ngram_baseline import count
+from ablate.evaluation.ngram_baseline import count, count_before
 
 
-def counted(documents, vocab_size=20, chosen=None, **options):
+def counted(documents, vocab_size=20, chosen=None, count=count, **options):
     lengths = [len(document) for document in documents]
     kind = np.uint16 if vocab_size <= 1 << 16 else np.uint32
     store = SimpleNamespace(
@@ -113,3 +113,35 @@ def test_the_same_as_counting_slowly(documents, sides, vocab_size):
 def test_a_vocabulary_too_large_to_pack_is_refused():
     with pytest.raises(ValueError, match="2,000,000"):
         counted([[1, 2, 3]], vocab_size=3_000_000)
+
+
+def test_the_next_token_is_foretold_by_the_two_before_then_the_one_then_the_most_frequent():
+    before = counted([[5, 6, 7], [5, 6, 7], [5, 6, 8], [9, 6, 8], [10, 6, 8]], count=count_before)
+    asked = [(5, 6, 7), (9, 6, 8), (11, 6, 8), (-1, 6, 8), (-1, 5, 6), (8, 9, 6), (5, 8, 6)]
+    earlier, last, wanted = (np.array(side) for side in zip(*asked, strict=True))
+    assert before.predict(earlier, last).tolist() == wanted.tolist()
+    assert before.num_tokens == 15
+
+
+def test_the_two_before_stay_inside_documents_rows_and_text():
+    before = counted([[5, 6, 5, 6], [7, 8]], count=count_before)
+    assert before.predict(np.array([5]), np.array([6])).tolist() == [5]  # not 7, of the next one
+    apart = counted([[5, 6], [7, 8], [7, 9], [7, 9]], count=count_before)
+    assert apart.predict(np.array([6]), np.array([7])).tolist() == [9]  # 6 | 7 8 is no trigram
+    ids = np.array([2, 5, 6, 3, 7, 7])  # [CLS] 5 6 [SEP] | 7 7: of position 4 the row begins anew
+    found = before.accuracies(ids, np.array([0, 4, 6]), np.array([0, 1, 4]), [5, 6, 8], range(5))
+    assert found == {"trigram_accuracy": 1.0, "unigram_accuracy": pytest.approx(1 / 3)}
+
+
+@given(
+    st.lists(st.lists(st.integers(5, 8), max_size=12), min_size=1, max_size=6),
+    st.integers(5, 8), st.integers(5, 8),
+)  # fmt: skip
+def test_the_token_after_two_is_the_one_counted_most_often(documents, first, second):
+    follows = Counter(
+        d[i + 2] for d in documents for i in range(len(d) - 2) if d[i : i + 2] == [first, second]
+    )
+    if sum(map(len, documents)) and follows:
+        before = counted(documents, count=count_before)
+        best = min(follows, key=lambda token: (-follows[token], token))
+        assert before.predict(np.array([first]), np.array([second])).tolist() == [best]

@@ -143,6 +143,7 @@ def test_labels_of_pairs_are_shown(inspect, findings):
         (["masking=nope"], "masking=nope is not possible; allowed: albert_ngram"),
         (["masking.mask_rate=2"], "outside (0, 1]"),
         (["--progress", "0.5"], "has no effect on masking.mask_rate_schedule=constant"),
+        (["objective=clm", "encoder.causal=true"], "objective=clm masks nothing"),
         (["--html", "missing/page.html"], "there is no folder missing"),
         (["--config-dir", "missing"], "is no folder"),
         (["seed"], "is no override"),

@@ -1,0 +1,1 @@
+"""Texts -> what a finished encoder would put at each place, for a person to read."""
