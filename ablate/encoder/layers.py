@@ -123,7 +123,8 @@ class MLP(nn.Module):
     def _halves(self, x: Tensor) -> tuple[Tensor, ...]:
         """What is activated, and the gate.
 
-        Two products on a CPU: GELU on half of each row costs four times what contiguous memory does.
+        Two products on a CPU: there GELU on half of each row costs four times as much as on
+        contiguous memory.
         """
         if x.device.type != "cpu":
             return self.input(x).chunk(2, dim=-1)
