@@ -180,11 +180,6 @@ class MaskingPolicy:
                 "example masking.pmi_max_words=5 masking.pmi_min_count=11"
             )
 
-    @property
-    def needs_words(self) -> bool:
-        """Whether the selection asks where words begin."""
-        return self.selection != "token"
-
     def rate_at(self, progress: float) -> float:
         """The mask rate when the share `progress` of the budget is spent."""
         if self.final_mask_rate is None:

@@ -9,24 +9,18 @@ import sys
 from argparse import Namespace
 from collections.abc import Sequence
 
+from ablate.config.commands import exit_code
 from ablate.interop.options import parse
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point; returns the exit code."""
-    try:
-        options = parse(sys.argv[1:] if argv is None else argv)
-        if options.action == "export":
-            _export(options)
-        else:
-            _import(options)
-        return 0
-    except KeyboardInterrupt:
-        return 130
-    except Exception as error:
-        from ablate.config.failures import report
+    return exit_code(lambda: convert(parse(sys.argv[1:] if argv is None else argv)))
 
-        return report(error)
+
+def convert(options: Namespace) -> None:
+    """Export or import, as `options.action` says."""
+    (_export if options.action == "export" else _import)(options)
 
 
 def _export(options: Namespace) -> None:

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import io
 import json
-import os
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from ablate.config.commands import exit_code
 from ablate.predict.options import Options, parse
 
 if TYPE_CHECKING:
@@ -20,20 +20,7 @@ if TYPE_CHECKING:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Entry point; returns the exit code."""
-    try:
-        options = parse(sys.argv[1:] if argv is None else argv)
-        show(options)
-        sys.stdout.flush()
-        return 0
-    except KeyboardInterrupt:
-        return 130
-    except BrokenPipeError:  # the reader, such as head, has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 141
-    except Exception as error:
-        from ablate.config.failures import report
-
-        return report(error)
+    return exit_code(lambda: show(parse(sys.argv[1:] if argv is None else argv)))
 
 
 def show(options: Options) -> None:
