@@ -17,7 +17,7 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
-from ablate.config.compose import conf_dir, refuse_overlays, settings_from
+from ablate.config.compose import compose_settings, conf_dir, refuse_overlays, settings_from
 from ablate.config.failures import report
 
 _codes: list[int] = []  # of this process's jobs: one, or under -m several
@@ -52,6 +52,10 @@ def main() -> int:
     _codes.clear()
     try:
         _job()
+        if any(word in ("-c", "--cfg") or word.startswith("--cfg=") for word in sys.argv[1:]):
+            compose_settings([w for w in sys.argv[1:] if "=" in w and not w.startswith("-")])
+    except ValueError as error:  # shown by --cfg, and refused all the same
+        return report(error)
     except (HydraException, OmegaConfBaseException) as error:
         return report(error)
     except KeyboardInterrupt:

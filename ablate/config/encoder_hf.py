@@ -7,6 +7,8 @@ the built-in encoder: one that was set is a mistake and is refused, not dropped.
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from ablate.config.schema import EncoderSettings, Settings, SizeSettings
 
 _READ = ("kind", "hf_config", "max_position_embeddings", "init_std")
@@ -31,11 +33,12 @@ def adopt_hf(settings: Settings) -> None:
         settings.optimizer.learning_rate = round(_RATE_TIMES_WIDTH / settings.size.hidden_size, 8)
 
 
-def check_hf(settings: Settings) -> None:
+def check_hf(settings: Settings, named: Collection[str] = ()) -> None:
     """Refuse what has no effect beside the file (`encoder_source` judges a file without effect).
 
     Args:
         settings: as given, before `adopt_hf`.
+        named: what the command line sets (`encoder_source.named_settings`), and is no default.
 
     Raises:
         ValueError: naming the setting and what to type.
@@ -48,13 +51,14 @@ def check_hf(settings: Settings) -> None:
     config = hf_config.read(encoder.hf_config)
     default = EncoderSettings()
     for name, value in vars(encoder).items():
-        if name not in _READ and value != getattr(default, name):
+        if name not in _READ and (value != getattr(default, name) or f"encoder.{name}" in named):
             raise _without_effect(f"encoder.{name}={value}", encoder.hf_config)
     if encoder.init_std not in (None, hf_config.init_std(config)):
         raise _without_effect(f"encoder.init_std={encoder.init_std}", encoder.hf_config)
     sizes, of_file = vars(settings.size), hf_config.sizes(config)
     for name, value in sizes.items():
-        if value not in (getattr(SizeSettings(), name), of_file.get(name, value)):
+        is_given = value != getattr(SizeSettings(), name) or f"size.{name}" in named
+        if is_given and value != of_file.get(name, value):
             raise _without_effect(f"size.{name}={value}", encoder.hf_config)
     hf_config.resolve_backend(encoder.hf_config, settings.attention_backend)
     _check_rows_fit(settings)

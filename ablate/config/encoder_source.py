@@ -8,6 +8,7 @@ everything after it - rates by width, the record, the fingerprint - sees the enc
 from __future__ import annotations
 
 import copy
+from collections.abc import Collection, Sequence
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
@@ -47,10 +48,31 @@ def check_source(settings: Settings) -> None:
         )
 
 
-def with_source(given: Settings) -> tuple[Settings, Source | None]:
+def named_settings(overrides: Sequence[str]) -> set[str]:
+    """Dotted names that a command line sets: a value that is typed is never a mere default.
+
+    `size=tiny` names every field of the group. A group option of `encoder` names nothing: it is
+    what chose the source.
+    """
+    found = set()
+    for override in overrides:
+        name = override.lstrip("+~").partition("=")[0].replace("/", ".")
+        found |= {name} if "." in name else {f"{name}.{f.name}" for f in _fields_of(name)}
+    return found
+
+
+def _fields_of(group: str) -> tuple[Any, ...]:
+    nodes = {"size": SizeSettings, "tokenizer": TokenizerSettings}
+    return fields(nodes[group]) if group in nodes else ()
+
+
+def with_source(given: Settings, named: Collection[str] = ()) -> tuple[Settings, Source | None]:
     """Settings with the folder's encoder, size and tokenizer, and the folder; as given without one.
 
     The tokenizer is the folder's unless one is named. `encoder.dropout` stays the arm's.
+
+    Args:
+        named: what the command line sets (`named_settings`), and is no default.
 
     Raises:
         ValueError: no such folder; a setting that the folder decides was given another value; rows
@@ -71,15 +93,17 @@ def with_source(given: Settings) -> tuple[Settings, Source | None]:
             if field.name in _OF_THE_ARM:
                 continue
             decided = _decided(source, field.name)
-            value = getattr(node, field.name)
-            if value not in (getattr(standard, field.name), decided):
+            value, default = getattr(node, field.name), getattr(standard, field.name)
+            is_given = value != default or f"{group}.{field.name}" in named
+            if is_given and value != decided:
                 raise ValueError(
                     f"{group}.{field.name}={value} has no effect on encoder=pretrained, where "
                     f"encoder.path={given.encoder.path} decides it ({decided}); leave {group} out"
                 )
             setattr(node, field.name, decided)
     _fit_rows(settings, source)
-    if settings.tokenizer == TokenizerSettings():
+    is_named = any(name.startswith("tokenizer.") for name in named)
+    if settings.tokenizer == TokenizerSettings() and not is_named:
         if source.tokenizer_file is None:
             raise ValueError(
                 f"encoder.path={given.encoder.path} has no tokenizer.json; type "

@@ -24,6 +24,11 @@ def check_input_format(settings: Settings) -> None:
     check_boundary(rows.name, rows.document_boundary)
     unread = {name: ("pairing", "pair_sampling") for name in FORMATS if name not in PAIR_FORMATS}
     refuse_ignored("input_format", rows.name, rows, InputFormatSettings(), unread, FORMATS)
+    if settings.encoder.type_vocab_size == 1:  # in fine-tuning there are pairs whatever the format
+        raise ValueError(
+            "encoder.type_vocab_size=1 has no token type for the second segment of a pair, and one "
+            "type at every token says nothing; type encoder.type_vocab_size=2, or 0 for none"
+        )
     pairing = resolve_pairing(rows.pairing, nsp=settings.nsp, sop=settings.sop)
     for loss, (kind, name) in _NEEDS.items():
         if not getattr(settings, loss):

@@ -13,7 +13,12 @@ from typing import Any
 
 from ablate.config.corpus_rules import check_corpus_and_tokenizer
 from ablate.config.encoder_hf import adopt_hf, check_hf
-from ablate.config.encoder_rules import check_encoder, embedding_size, intermediate_size
+from ablate.config.encoder_rules import (
+    check_encoder,
+    check_unread,
+    embedding_size,
+    intermediate_size,
+)
 from ablate.config.encoder_source import check_source
 from ablate.config.input_rules import check_input_format
 from ablate.config.limits import in_range, one_of, refuse_ignored
@@ -56,6 +61,7 @@ def check(settings: Settings) -> None:
     check_hf(settings)
     resolved = resolve(settings)
     if settings.encoder.kind != "hf":
+        check_unread(settings)
         EncoderConfig(**encoder_arguments(resolved, _PLACEHOLDER_VOCABULARY, pad_token_id=0))
 
 
@@ -69,6 +75,7 @@ def resolve(settings: Settings) -> Settings:
     out = copy.deepcopy(settings)
     adopt_hf(out)
     width = out.size.hidden_size
+    out.encoder.embedding_size = embedding_size(out)
     if out.encoder.init_std is None:
         out.encoder.init_std = round(_PUBLISHED_STD * (_PUBLISHED_WIDTH / width) ** 0.5, 6)
     if out.optimizer.learning_rate is None:

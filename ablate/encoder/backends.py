@@ -16,6 +16,7 @@ from torch import Tensor
 from ablate.encoder.attention import Reach, Rotary, SplitHeads, alibi_slopes
 from ablate.encoder.flex import FlexTokens
 from ablate.encoder.layouts import Layout, layout_for
+from ablate.encoder.refusals import axis_obstacle
 
 NAMES = ("auto", "eager", "sdpa", "flash", "flex")
 HALF = (torch.float16, torch.bfloat16)
@@ -52,12 +53,23 @@ class Backend:
         return self.kernel
 
 
+RECURRENT = Backend("none", "lstm", "body=lstm attends to nothing; on a CPU it scans in float32")
+
+
 def resolve(
-    name: str, *, device: str, dtype: torch.dtype, max_length: int, alibi: bool = False
+    name: str,
+    *,
+    device: str,
+    dtype: torch.dtype,
+    max_length: int,
+    alibi: bool = False,
+    dropout: float = 0.0,
+    head_size: int = 64,
 ) -> Backend:
     """The backend for rows of up to `max_length` tokens whose attention runs in `dtype`.
 
-    `auto` is flash on CUDA where GPU, dtype and the encoder (no ALiBi) allow it, else sdpa.
+    `auto` is flash on CUDA where GPU, dtype and the encoder (no ALiBi, no dropout on attention
+    probabilities, a head size that its kernels take) allow it, else sdpa.
 
     Raises:
         ValueError: an unknown name, or flash or flex where it cannot run.
@@ -68,11 +80,14 @@ def resolve(
             "For example attention_backend=auto"
         )
     kind = torch.device(device).type
-    obstacle = _flash_obstacle(kind, dtype, alibi=alibi)
+    obstacle = axis_obstacle(alibi=alibi, dropout=dropout)
+    obstacle = obstacle or _flash_obstacle(kind, dtype, head_size)
     if name == "flash" and obstacle:
         raise _cannot(name, obstacle)
     if name == "flex" and kind != "cuda":
         raise _cannot(name, f"on {kind} flex_attention has no backward pass; it needs CUDA")
+    if name == "flex" and dropout:
+        raise _cannot(name, axis_obstacle(alibi=False, dropout=dropout))
     if name == "eager":
         return Backend("eager", "eager", "asked for: the reference, row by row in float32")
     if name == "flash" or (name == "auto" and not obstacle):
@@ -96,18 +111,15 @@ def _cannot(name: str, obstacle: str) -> ValueError:
     )
 
 
-def _flash_obstacle(device_type: str, dtype: torch.dtype, *, alibi: bool) -> str:
-    if alibi:
-        return (
-            "torch.nn.attention.varlen adds no bias to the scores, "
-            "which encoder.position_embedding=alibi asks for"
-        )
+def _flash_obstacle(device_type: str, dtype: torch.dtype, head_size: int) -> str:
     if device_type != "cuda":
         return f"torch.nn.attention.varlen has CUDA kernels only and the device is {device_type}"
     if dtype not in HALF:
         return f"it takes float16 or bfloat16 and the dtype is {str(dtype).removeprefix('torch.')}"
     if torch.cuda.get_device_capability()[0] < 8:
         return "it needs compute capability 8.0 or more"
+    if head_size % 8 or head_size > 256:
+        return f"its kernels take head sizes that are multiples of 8 up to 256, not {head_size}"
     return ""
 
 
@@ -126,11 +138,7 @@ class Varlen:
     def attend(self, qkv: Tensor, rotary: Rotary | None, kernel: str, dropout_p: float) -> Tensor:
         from torch.nn.attention.varlen import varlen_attn
 
-        if dropout_p:
-            raise ValueError(
-                "attention_backend=flash has no attention dropout; "
-                "type encoder.attention_dropout=0 or attention_backend=sdpa"
-            )
+        assert not dropout_p, "resolve refuses flash with dropout"
         q, k, v = SplitHeads.apply(qkv.permute(1, 0, 2, 3), *(rotary or (None, None)))
         bounds, longest = self.reach.cu_seqlens, self.reach.max_seqlen
         out = varlen_attn(q, k, v, bounds, bounds, longest, longest, window_size=self.window)

@@ -46,11 +46,7 @@ class FlexTokens:
         return rotary[0].unsqueeze(0), rotary[1].unsqueeze(0)  # (1, N, K / 2)
 
     def attend(self, qkv: Tensor, rotary: Rotary | None, kernel: str, dropout_p: float) -> Tensor:
-        if dropout_p:
-            raise ValueError(
-                "attention_backend=flex has no attention dropout; "
-                "type encoder.attention_dropout=0 or attention_backend=sdpa"
-            )
+        assert not dropout_p, "resolve refuses flex with dropout"
         heads = qkv.permute(1, 2, 0, 3)  # (3, H, N, K)
         q, k, v = (t.unsqueeze(0) for t in SplitHeads.apply(heads, *(rotary or (None, None))))
         flex = attention_function(qkv.device.type)

@@ -68,8 +68,8 @@ class Norm(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         if not self.is_rms:
             return F.layer_norm(x, self.shape, self.weight, self.bias, self.eps)
-        x = F.rms_norm(x, self.shape, self.weight, self.eps)
-        return x if self.bias is None else x + self.bias
+        y = F.rms_norm(x.float(), self.shape, self.weight, self.eps)  # no fused mix of dtypes
+        return (y if self.bias is None else y + self.bias).to(x.dtype)
 
 
 def activate(x: Tensor, name: str) -> Tensor:

@@ -26,6 +26,8 @@ CHOICES: dict[str, tuple[str, ...]] = {
 }
 SIZES = ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size")
 
+_BELOW = {"norm_eps": 1.0, "init_std": 10.0, "global_rope_theta": 1e15, "local_rope_theta": 1e15}
+
 # axes of attention and MLP that a recurrent body does not have: what it takes, and why not more
 _LSTM_TAKES: dict[str, tuple[tuple[object, ...], str]] = {
     "position_embedding": (
@@ -38,6 +40,10 @@ _LSTM_TAKES: dict[str, tuple[tuple[object, ...], str]] = {
     "attention_bias": ((True,), "body=lstm has no attention; torch's LSTM has its biases"),
     "mlp_bias": ((True,), "body=lstm has no MLP; torch's LSTM has its biases"),
     "causal": ((False,), "body=lstm reads both ways"),
+    "init_scheme": (
+        ("normal", "truncated_normal"),
+        "the others scale output projections of attention and MLP, which body=lstm has not",
+    ),
 }
 
 
@@ -57,9 +63,9 @@ def check(config: EncoderConfig) -> None:
 
 def refusal(name: str, given: object, allowed: str, example: object) -> ValueError:
     group = "size" if name in SIZES else "encoder"
-    given, example = (str(v).lower() if isinstance(v, bool) else v for v in (given, example))
     return ValueError(
-        f"{group}.{name}={given} is not possible: {allowed}. For example {group}.{name}={example}"
+        f"{group}.{name}={_word(given)} is not possible: {allowed}. "
+        f"For example {group}.{name}={_word(example)}"
     )
 
 
@@ -75,10 +81,11 @@ def _check_numbers(config: EncoderConfig) -> None:
     for name in positive:
         if getattr(config, name) < 1:
             raise refusal(name, getattr(config, name), "it must be at least 1", 1)
-    for name in ("norm_eps", "init_std", "global_rope_theta", "local_rope_theta"):
-        if not getattr(config, name) > 0:
+    for name, high in _BELOW.items():
+        if not 0 < getattr(config, name) < high:
             default = next(f.default for f in fields(config) if f.name == name)
-            raise refusal(name, getattr(config, name), "it must be greater than 0", default)
+            allowed = f"it must be greater than 0 and less than {high:g}"
+            raise refusal(name, getattr(config, name), allowed, default)
     for name in ("attention_dropout", "hidden_dropout", "embedding_dropout", "mlp_dropout"):
         if not 0 <= getattr(config, name) < 1:
             raise refusal(name, getattr(config, name), "it must be in [0, 1)", 0.1)
@@ -88,14 +95,14 @@ def _check_numbers(config: EncoderConfig) -> None:
         allowed = "it is the total window, half each way, so it must be even and at least 2"
         raise refusal("local_attention", config.local_attention, allowed, 128)
     size, width = config.embedding_size, config.hidden_size
-    if size is not None and not 1 <= size <= width:
-        allowed = f"it must be from 1 to the hidden size {width}, or null for that size"
-        raise refusal("embedding_size", size, allowed, max(1, width // 2))
+    if size is not None and not 2 <= size <= width:  # a norm of one value is its bias
+        allowed = f"it must be from 2 to the hidden size {width}, or null for that size"
+        raise refusal("embedding_size", size, allowed, max(2, width // 2))
 
 
 def _check_together(config: EncoderConfig) -> None:
     heads, width = config.num_attention_heads, config.hidden_size
-    if width % heads:
+    if width % heads and config.body != "lstm":
         allowed = f"hidden_size={width} must be a multiple of it"
         divisors = [h for h in range(1, heads + 1) if width % h == 0]
         raise refusal("num_attention_heads", heads, allowed, divisors[-1])
@@ -118,10 +125,33 @@ def _check_sharing(config: EncoderConfig) -> None:
 
 
 def _check_lstm(config: EncoderConfig) -> None:
-    for name, (taken, reason) in _LSTM_TAKES.items():
-        given = getattr(config, name)
-        if given not in taken:
-            raise refusal(name, given, f"{reason}", taken[0])
+    wrong = {n: r for n, (taken, r) in _LSTM_TAKES.items() if getattr(config, n) not in taken}
+    if wrong:  # all at once: a body=lstm on top of another encoder has several
+        given = ", ".join(f"encoder.{name}={_word(getattr(config, name))}" for name in wrong)
+        instead = " ".join(f"encoder.{name}={_word(_LSTM_TAKES[name][0][0])}" for name in wrong)
+        raise ValueError(
+            f"{given} is not possible with encoder.body=lstm: {'; '.join(wrong.values())}. Type "
+            f"encoder=lstm, or {instead}"
+        )
     if config.hidden_size % 2:
         allowed = "body=lstm gives half of it to each direction, so it must be even"
         raise refusal("hidden_size", config.hidden_size, allowed, config.hidden_size + 1)
+
+
+def _word(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def axis_obstacle(*, alibi: bool, dropout: float) -> str:
+    """Why fused attention kernels without a bias or dropout cannot run an encoder; empty: they can.
+
+    flash knows neither, flex no dropout.
+    """
+    if alibi:
+        return (
+            "torch.nn.attention.varlen adds no bias to the scores, "
+            "which encoder.position_embedding=alibi asks for"
+        )
+    if dropout:
+        return "it has no dropout on attention probabilities, and encoder.dropout is above 0"
+    return ""

@@ -170,13 +170,13 @@ def _copy_encoder(encoder: Encoder, task: EncodedTask, settings: FinetuneSetting
 
 
 def backend_for(encoder: Encoder, precision: str, max_length: int, dropout: float = 0.0) -> Backend:
-    """The encoder's own backend, resolved for this precision; flash gives way to sdpa where it has
-    no kernel (float32, dropout on the attention probabilities); a transformers
-    class keeps its own."""
+    """The encoder's own backend, resolved for this precision; flash and flex give way to sdpa where
+    they have no kernel (dropout on the attention probabilities; flash: float32); a transformers
+    class and an LSTM keep their own."""
     dtype, name = PRECISIONS[precision], encoder.backend.name
     if name not in NAMES:
         return encoder.backend
-    if name == "flash" and (dropout or dtype == torch.float32):
+    if (name == "flash" and dtype == torch.float32) or (name in ("flash", "flex") and dropout):
         name = "sdpa"
     device = next(encoder.parameters()).device
     return resolve(name, device=str(device), dtype=dtype, max_length=max_length)

@@ -45,7 +45,7 @@ def prepare(options: Options) -> Any:
     settings.budget.amount = 0  # the plan of an epoch does not depend on it
     from ablate.run import arm
 
-    return arm.prepare(settings)
+    return arm.prepare(settings, options.all_overrides())
 
 
 def show(options: Options) -> None:

@@ -9,12 +9,15 @@ from __future__ import annotations
 import functools
 import os
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ablate.config.compose import task_spec
-from ablate.config.encoder_source import with_source
+from ablate.config.encoder_hf import check_hf
+from ablate.config.encoder_rules import check_unread, window_hides_nothing
+from ablate.config.encoder_source import named_settings, with_source
 from ablate.config.fingerprint import fingerprint, pretraining_identity
 from ablate.config.rules import check, resolve
 from ablate.config.schema import Settings
@@ -91,9 +94,16 @@ class Arm:
         return fingerprint(self.identity)
 
 
-def prepare(given: Settings) -> Arm:
-    """Resolve every null and auto, open the corpus and the tokenizer, name the pretraining."""
-    given, source = with_source(given)
+def prepare(given: Settings, overrides: Sequence[str] = ()) -> Arm:
+    """Resolve every null and auto, open the corpus and the tokenizer, name the pretraining.
+
+    `overrides` made the settings: what they name and the encoder's source decides is refused.
+    """
+    named = named_settings(overrides)
+    if given.encoder.kind == "native":
+        check_unread(given, named)
+    check_hf(given, named)
+    given, source = with_source(given, named)
     if source is not None:
         check(given)
     settings = resolve(given)
@@ -146,6 +156,11 @@ def prepare(given: Settings) -> Arm:
     training = corpus.counts["documents"] - corpus.counts["validation_documents"]
     check_partners(settings.input_format.name, training, settings.input_format.pairing)
     facts = {**facts, "backend_reason": backend.reason}
+    if settings.encoder.kind != "hf" and window_hides_nothing(settings):
+        facts["window"] = (
+            f"encoder.local_attention={settings.encoder.local_attention} hides nothing in rows of "
+            f"{settings.input_format.max_length} tokens"
+        )
     return Arm(settings, corpus, tokenizer, encoder, backend, facts, identity, cache, source)
 
 

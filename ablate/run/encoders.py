@@ -22,12 +22,16 @@ def resolve_backend(settings: Settings, device: str, dtype: Any) -> Any:
         return hf_config.resolve_backend(settings.encoder.hf_config, settings.attention_backend)
     from ablate.encoder import backends
 
+    if settings.encoder.body == "lstm":
+        return backends.RECURRENT
     return backends.resolve(
         settings.attention_backend,
         device=device,
         dtype=dtype,
         max_length=settings.input_format.max_length,
         alibi=settings.encoder.position_embedding == "alibi",
+        dropout=settings.encoder.dropout,
+        head_size=settings.size.hidden_size // settings.size.num_attention_heads,
     )
 
 

@@ -48,7 +48,7 @@ def check_attention(arm: Arm) -> None:
 
     from ablate.encoder import backends
 
-    if arm.settings.encoder.kind == "hf":
+    if arm.settings.encoder.kind == "hf" or arm.backend == backends.RECURRENT:
         return
     backends.self_test(
         arm.backend,

@@ -39,7 +39,7 @@ def run(given: Settings, *, overrides: Sequence[str] = ()) -> dict[str, Any]:
     Raises:
         ValueError: bad input. Other errors are recorded as `failed` and raised again.
     """
-    arm = prepare(given)
+    arm = prepare(given, overrides)
     settings = arm.settings
     finetune_arguments(arm)
     tasks = load_tasks(settings, arm.cache)

@@ -23,7 +23,9 @@ def print_plan(machine: Mapping[str, Any], *, name: str, seed: int, folder: Path
     print(
         f"arm {name}, seed {seed}: {machine['device']}, {machine['threads']} thread"
         f"{'s' * (machine['threads'] != 1)}, {machine['precision']}, attention "
-        f"{machine['attention_backend']} with the {machine['kernel']} kernel\nfolder {folder}",
+        f"{machine['attention_backend']} with the {machine['kernel']} kernel"
+        + (f"\n{machine['window']}" if "window" in machine else "")
+        + f"\nfolder {folder}",
         flush=True,
     )
 

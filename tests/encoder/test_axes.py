@@ -67,7 +67,7 @@ VALUES = {
 NEEDS = {  # what ModernBERT's other axes must be for a flip to be legal
     ("body", "lstm"): {
         "position_embedding": "none", "global_attention_every_n": 1, "mlp": "plain",
-        "attention_bias": True, "mlp_bias": True,
+        "attention_bias": True, "mlp_bias": True, "init_scheme": "normal",
     },
     ("shared_layers", "attention"): {"first_layer_norm": True},
     ("shared_layers", "all"): {"first_layer_norm": True},
@@ -344,7 +344,7 @@ def test_positions_tell_orders_apart_and_none_does_not(position):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"embedding_size": 17}, r"embedding_size=17.*from 1 to the hidden size 16.*=8"),
+        ({"embedding_size": 17}, r"embedding_size=17.*from 2 to the hidden size 16.*=8"),
         ({"embedding_size": 0}, r"embedding_size=0.*null"),
         ({"body": "gru"}, r"body=gru.*transformer, lstm"),
         ({"shared_layers": "norms"}, r"none, attention, mlp, all"),

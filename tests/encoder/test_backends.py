@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from ablate.encoder import attention
-from ablate.encoder.backends import Backend, resolve, self_test
+from ablate.encoder import attention, backends, layouts
+from ablate.encoder.backends import Backend, Varlen, resolve, self_test
 
 F32, BF16 = torch.float32, torch.bfloat16
 
@@ -55,6 +55,35 @@ def test_flash_with_alibi_is_refused_and_auto_takes_another():
     assert "alibi" in backend.reason
 
 
+@pytest.mark.parametrize("name", ["flash", "flex"])
+def test_fused_kernels_with_dropout_are_refused_and_auto_takes_another(name, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: (9, 0))
+    arguments = {"device": "cuda", "dtype": BF16, "max_length": 64}
+    assert resolve(name, **arguments).name == name
+    assert resolve("auto", **arguments).name == "flash"
+    with pytest.raises(ValueError, match=r"encoder\.dropout is above 0.*backend=sdpa"):
+        resolve(name, **arguments, dropout=0.1)
+    assert resolve("auto", **arguments, dropout=0.1).name == "sdpa"
+
+
+@pytest.mark.parametrize("size", [6, 12, 264])
+def test_head_sizes_that_flash_does_not_take_are_an_obstacle(size, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: (9, 0))
+    arguments = {"device": "cuda", "dtype": BF16, "max_length": 64, "head_size": size}
+    with pytest.raises(ValueError, match=rf"multiples of 8 up to 256, not {size}"):
+        resolve("flash", **arguments)
+    assert resolve("auto", **arguments).name == "sdpa"
+
+
+@pytest.mark.parametrize(
+    ("half", "causal", "window"),
+    [(None, False, (-1, -1)), (None, True, (-1, 0)), (3, False, (3, 3)), (3, True, (3, 0))],
+)
+def test_the_window_of_flash_is_half_to_each_side_and_nothing_after_if_causal(half, causal, window):
+    bounds = torch.tensor([0, 9], dtype=torch.int32)
+    assert Varlen(attention.Reach(bounds, 9, half, causal)).window == window
+
+
 @pytest.mark.parametrize("alibi", [False, True])
 @pytest.mark.parametrize("dtype", [F32, BF16])
 @pytest.mark.parametrize("kernel", ["matmul", "flash", "torch"])
@@ -89,6 +118,37 @@ def test_a_kernel_that_drops_the_slopes_is_caught_where_they_are_used(monkeypatc
     self_test(backend, device="cpu", dtype=F32)
     with pytest.raises(RuntimeError, match="alibi True"):
         self_test(backend, device="cpu", dtype=F32, alibi=True)
+
+
+@pytest.mark.parametrize("fault", ["causal", "wide window", "slightly off"])
+def test_small_faults_of_a_kernel_are_caught(fault, monkeypatch):
+    right, allowed = attention.attend_matmul, attention.Reach.allowed
+
+    def off(q, k, v, bias, dropout_p):
+        return right(q * 1.005, k, v, bias, dropout_p)
+
+    def wrong(reach, query, key):
+        if fault == "causal" and reach.causal:
+            return allowed(attention.Reach(reach.cu_seqlens, reach.max_seqlen), query, key)
+        if fault == "wide window" and reach.is_limited:
+            half = reach.half_window + 1
+            wide = attention.Reach(reach.cu_seqlens, reach.max_seqlen, half, reach.causal)
+            return allowed(wide, query, key)
+        return allowed(reach, query, key)
+
+    def eager_is_right(layout_reach, *, eager, dtype):
+        with pytest.MonkeyPatch.context() as patch:
+            if not eager:
+                patch.setattr(attention.Reach, "allowed", wrong)
+            made = layouts.layout_for(layout_reach, eager=eager, dtype=dtype)
+        return made
+
+    if fault == "slightly off":
+        monkeypatch.setitem(attention.KERNELS, "matmul", off)
+    else:
+        monkeypatch.setattr(backends, "layout_for", eager_is_right)
+    with pytest.raises(RuntimeError, match="disagrees with eager"):
+        self_test(Backend("sdpa", "matmul", ""), device="cpu", dtype=F32)
 
 
 @pytest.mark.gpu

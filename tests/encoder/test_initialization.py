@@ -165,6 +165,15 @@ def test_values_are_hugging_faces_in_distribution():
         ), name
 
 
+@pytest.mark.parametrize("scheme", ["megatron", "modernbert"])
+def test_an_untied_decoder_is_scaled_like_other_outputs(scheme):
+    options = {"tie_word_embeddings": False, "init_scheme": scheme, "init_std": 0.02}
+    found = values(model_of(**options, vocab_size=900))
+    whole = found["encoder.embeddings.token.weight"].std().item()
+    scaled = found["mlm_head.decoder_weight"].std().item()
+    assert scaled == pytest.approx(whole / (2 * 2) ** 0.5, rel=0.03)
+
+
 def test_wrapper_prefixes_load_and_foreign_ones_are_listed():
     saved = model_of(seed=1).state_dict()
     for prefix in ("", "_orig_mod.", "model._orig_mod.", "model."):
