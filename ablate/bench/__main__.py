@@ -51,19 +51,19 @@ def _options(command: str) -> argparse.ArgumentParser:
         parser.add_argument("--family", default="modernbert", help="bert or modernbert")
         parser.add_argument("--tiny", action="store_true", help="toy sizes, to try the script")
     if command == "encoder":
-        parser.add_argument("--only", default="", help="rows, with commas between")
+        parser.add_argument("--only", help="rows, with commas between")
         parser.add_argument("--repeats", type=int, default=5, help="turns of each side (5)")
         parser.add_argument("--threads", type=int, default=2, help="torch threads (2)")
         parser.add_argument("--scale", default="full", help="full, or tiny to try it out (full)")
         parser.add_argument("--figure", help="measure lengths instead, and draw FILE.svg")
     if command == "inputs":
-        parser.add_argument("--only", default="", help="rows, with commas between")
+        parser.add_argument("--only", help="rows, with commas between")
         parser.add_argument("--repeats", type=int, default=20, help="turns of each side (20)")
         parser.add_argument("--turn", type=int, default=8, help="batches in a turn (8)")
         parser.add_argument("--threads", type=int, default=1, help="torch threads (1)")
     if command == "planning":
         parser.add_argument("--rows", type=int, default=1_000_000, help="about so many (1000000)")
-        parser.add_argument("--only", default="", help="formats, with commas")
+        parser.add_argument("--only", help="formats, with commas")
     if command == "store":
         parser.add_argument("--megabytes", type=float, default=72.0, help="of made-up text (72)")
     if command in ("inputs", "store"):
@@ -72,8 +72,12 @@ def _options(command: str) -> argparse.ArgumentParser:
     return parser
 
 
-def _names(given: str) -> tuple[str, ...]:
-    return tuple(name for name in given.split(",") if name)
+def _names(given: str | None) -> tuple[str, ...]:
+    """Names after `--only`; none where it was not typed, which stands for all rows."""
+    names = tuple(name for name in (given or "").split(",") if name)
+    if given is not None and not names:
+        raise ValueError(f"--only {given!r} names no row; type names, or leave --only out for all")
+    return names
 
 
 def _measure(command: str, options: argparse.Namespace) -> tuple[dict[str, Any], list[str]]:
@@ -116,6 +120,11 @@ def _measure_encoder(options: argparse.Namespace) -> tuple[dict[str, Any], list[
 
     settings = {key: getattr(options, key) for key in ("repeats", "threads", "scale")}
     if options.figure is not None:
+        if options.only is not None:
+            raise ValueError(
+                f"--only {options.only} has no effect on --figure, which measures lengths and no "
+                "rows; type one of the two"
+            )
         found = encoder_lengths.measure(options.figure, **settings)
         return found, encoder_lengths.table(found)
     found = encoder.measure(_names(options.only), **settings)

@@ -30,26 +30,30 @@ def _export(options: Namespace) -> None:
     from ablate.interop.folders import check_free
     from ablate.run.saved import open_saved
 
-    check_free(Path(options.place), force=options.force)
+    check_free(Path(options.place), force=options.force, source=Path(options.source))
     saved = open_saved(options.source)
     if saved.kind != "native" or saved.objective not in ("mlm", "clm"):
         raise ValueError(
             f"{options.source} is of encoder.kind={saved.kind}, objective={saved.objective}; "
-            "exported are encoders of this project's own axes with a masked-LM head"
+            "exported are encoders of this project's own axes with a masked-LM head. Weights of a "
+            "class of transformers are in model.safetensors of its runs/pretrained/FINGERPRINT, "
+            "as encoder.body.NAME"
         )
-    notes = export(
+    auto_class, notes = export(
         options.place,
         config=saved.encoder,
         state=saved.model.state_dict(),
         pair_loss=saved.pair_loss,
         tokenizer=saved.tokenizer,
         force=options.force,
+        pair_head=options.pair_head,
+        source=options.source,
     )
     for note in notes:
         print(f"note: {note}")
     print(
         f"written: {options.place}; in Python: "
-        f'transformers.AutoModelForMaskedLM.from_pretrained("{options.place}")'
+        f'transformers.{auto_class}.from_pretrained("{options.place}")'
     )
 
 

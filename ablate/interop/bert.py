@@ -3,8 +3,9 @@
 One table serves both directions. Ours fuses queries, keys and values into one matrix (rows in that
 order), and a tied decoder exists once. HF: BertForMaskedLM (no pair head) and BertForPreTraining;
 which of the two it is follows from the names present. What BERT has and ours may lack - a bias, the
-token types - is written as zeros, which is the same function. Proof: tests/parity/test_bert.py,
-tests/interop.
+token types - is written as zeros, which is the same function. A single token type is added to every
+token, so it is added to the positions once and is none here (equal to 1e-6: the order of a sum
+changes). Proof: tests/parity/test_bert.py, tests/interop.
 """
 
 from __future__ import annotations
@@ -91,7 +92,7 @@ def config_from_hf(hf_config: Any) -> EncoderConfig:
         pad_token_id=hf_config.pad_token_id or 0,
         norm_eps=hf_config.layer_norm_eps,
         activation=activation_from_hf(hf_config.hidden_act),
-        type_vocab_size=hf_config.type_vocab_size,
+        type_vocab_size=0 if hf_config.type_vocab_size == 1 else hf_config.type_vocab_size,
         tie_word_embeddings=getattr(hf_config, "tie_word_embeddings", True),
         attention_dropout=hf_config.attention_probs_dropout_prob,
         hidden_dropout=hf_config.hidden_dropout_prob,
@@ -188,6 +189,9 @@ def state_dict_from_hf(hf_state: Mapping[str, Tensor], config: EncoderConfig) ->
             name = name.replace(old, new)
         if name not in _IGNORED and (config.tie_word_embeddings or name != _BIAS):
             state[name] = value
+    types, positions = _TENSORS[_TOKEN_TYPES], _TENSORS["encoder.embeddings.position.weight"]
+    if not config.type_vocab_size and {types, positions} <= set(state) and len(state[types]) == 1:
+        state[positions] = state[positions] + state.pop(types)[0]
     with_pair = any(name.startswith(tuple(_PAIR_MODULES.values())) for name in state)
     with_types = config.type_vocab_size > 0
     table, aliases = _table(config, with_pair=with_pair, with_types=with_types)

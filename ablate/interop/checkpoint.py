@@ -1,8 +1,9 @@
 """A folder of weights, transformers' or our own -> `Source`: what it is, and its weights as ours.
 
 Read are: a transformers folder of BERT, RoBERTa or ModernBERT; what `ablate.interop import` wrote;
-and a finished pretraining, `runs/pretrained/<fingerprint>`. Opening one reads its config and the
-names of its weights, no weight, and imports no torch where the folder is ours.
+and a finished pretraining, `runs/pretrained/<fingerprint>`, or a run that names one. Opening one
+reads its config and the names of its weights, no weight, and imports no torch where the folder is
+ours.
 """
 
 from __future__ import annotations
@@ -85,16 +86,22 @@ def open_source(path: str | Path) -> Source:
             f"{path} is no folder; give one that holds config.json and {WEIGHTS}: a transformers "
             "folder, what `python -m ablate.interop import` wrote, or runs/pretrained/FINGERPRINT"
         )
-    weight_files(folder)
-    record, config = _json(folder / "record.json"), _json(folder / "config.json")
+    record = _json(folder / "record.json")
+    if record is not None and "pretraining" in record:  # a run: its weights are its pretraining's
+        folder = folder.parent.parent / "pretrained" / str(record["pretraining"])
+        record = _json(folder / "record.json")
+        if record is None:
+            raise ValueError(f"{path} is of the pretraining {folder}, which is not there")
     if record is not None and "identity" in record:
         return _from_record(folder, record)
+    weight_files(folder)
+    config = _json(folder / "config.json")
     if config is None:
         raise ValueError(f"{folder} has no config.json that says what its weights are")
     kind = config.get("model_type")
     if kind == OURS:
-        encoder = _encoder(folder, config["encoder"])
-        return Source(folder, OURS, encoder, config["pair_loss"], config)
+        encoder = _encoder(folder, config.get("encoder"))
+        return Source(folder, OURS, encoder, config.get("pair_loss"), config)
     if kind not in HF_TYPES:
         raise ValueError(
             f"{folder} holds a model of type {kind}; allowed: {', '.join(HF_TYPES)}. Its class can "
@@ -109,7 +116,13 @@ def open_source(path: str | Path) -> Source:
             "give one that was saved by a class ...ForMaskedLM or ...ForPreTraining"
         )
     has_pair = kind == "bert" and any(_PAIR_CLASSIFIER in name for name in names)
-    encoder = _module(kind).config_from_hf(hf_config)
+    try:
+        encoder = _module(kind).config_from_hf(hf_config)
+    except ValueError as error:
+        raise ValueError(
+            f"{folder} holds a {kind} that this project's encoder does not express ({error}); its "
+            f"class can be trained with encoder=hf encoder.hf_config={folder}/config.json"
+        ) from None
     return Source(folder, kind, encoder, "nsp" if has_pair else None, hf_config.to_dict())
 
 
@@ -132,22 +145,30 @@ def _from_record(folder: Path, record: Mapping[str, Any]) -> Source:
             f"the pretraining in {folder} is {record.get('status')}; the command that began it "
             "continues it"
         )
-    objective = identity["objective"]["name"]
-    kind = identity["encoder"].get("kind", "native")
-    if objective not in ("mlm", "clm") or kind != "native":
+    if identity["encoder"].get("kind", "native") != "native":
+        name = identity["encoder"].get("class")
         raise ValueError(
-            f"{folder} is of encoder.kind={kind}, objective={objective}; it must be an encoder of "
-            "this project's own axes with a masked-LM head (objective=mlm)"
+            f"{folder} is of encoder.kind=hf, and weights of {name} are not read as this project's "
+            "encoder. python -m ablate.predict asks it as it is; train its class again with "
+            "encoder=hf encoder.hf_config=FILE"
         )
+    weight_files(folder)
     loss = _PAIR_LOSSES.get((identity["nsp"], identity["sop"]))
     return Source(folder, OURS, _encoder(folder, identity["encoder"]), loss, identity)
 
 
-def _encoder(folder: Path, arguments: Mapping[str, Any]) -> EncoderConfig:
+def _encoder(folder: Path, arguments: Any) -> EncoderConfig:
     try:
-        return EncoderConfig(**arguments)
+        encoder = EncoderConfig(**arguments)
     except TypeError as error:
         raise ValueError(f"{folder} describes no encoder of this version: {error}") from None
+    if encoder.causal:
+        raise ValueError(
+            f"{folder} was trained left to right (objective=clm), and what starts from a folder is "
+            "a masked-LM encoder; give one of objective=mlm, or train the decoder from scratch: "
+            "encoder=modernbert objective=clm encoder.causal=true"
+        )
+    return encoder
 
 
 def _module(kind: str) -> Any:
@@ -171,12 +192,19 @@ def weight_files(folder: Path) -> list[Path]:
             return [folder / single]
         shards = _json(folder / index)
         if shards is not None:
-            files = [folder / name for name in sorted(set(shards["weight_map"].values()))]
+            files = [folder / name for name in sorted(_shard_names(folder / index, shards))]
             missing = [file.name for file in files if not file.is_file()]
             if missing:
                 raise ValueError(f"{folder} lacks {', '.join(missing)} of its weights")
             return files
     raise ValueError(f"{folder} has no weights; looked for {WEIGHTS} and pytorch_model.bin")
+
+
+def _shard_names(index: Path, shards: Mapping[str, Any]) -> set[str]:
+    names = shards.get("weight_map")
+    if not isinstance(names, dict) or not all(isinstance(name, str) for name in names.values()):
+        raise ValueError(f"{index} has no weight_map of names to files")
+    return set(names.values())
 
 
 def weight_names(folder: Path) -> list[str]:
@@ -197,14 +225,27 @@ def weight_names(folder: Path) -> list[str]:
 
 
 def read_state(folder: Path) -> dict[str, Tensor]:
-    """All weights of the folder under the names they were saved with."""
+    """All weights of the folder under the names they were saved with.
+
+    Raises:
+        ValueError: a file that cannot be read, or a weight with NaN or infinity in it.
+    """
     state: dict[str, Tensor] = {}
     for file in weight_files(folder):
         state.update(_read(file))
+    broken = [name for name, value in state.items() if not bool(value.isfinite().all())]
+    if broken:
+        more = f" and {len(broken) - 5} more" if len(broken) > 5 else ""
+        raise ValueError(
+            f"weights of {folder} are NaN or infinite: {', '.join(broken[:5])}{more}; give a "
+            "folder from before its training diverged"
+        )
     return state
 
 
 def _read(file: Path) -> dict[str, Tensor]:
+    import pickle
+
     import torch
     from safetensors import SafetensorError
     from safetensors.torch import load_file
@@ -212,15 +253,27 @@ def _read(file: Path) -> dict[str, Tensor]:
     try:
         if file.suffix == ".safetensors":
             return load_file(file)
-        return dict(torch.load(file, map_location="cpu", weights_only=True))
-    except (SafetensorError, RuntimeError, EOFError) as error:
-        raise ValueError(f"{file} cannot be read: {error}") from None
+        state = torch.load(file, map_location="cpu", weights_only=True)
+    except pickle.UnpicklingError:  # torch's words advise to run what is in the file
+        raise ValueError(
+            f"{file} cannot be read: it is damaged, or holds more than weights; save "
+            f"model.state_dict() as {WEIGHTS}"
+        ) from None
+    except (SafetensorError, RuntimeError, EOFError, ValueError) as error:
+        first = str(error).strip().split("\n")[0]
+        raise ValueError(f"{file} cannot be read: {first or type(error).__name__}") from None
+    if not isinstance(state, dict) or not all(map(torch.is_tensor, state.values())):
+        raise ValueError(f"{file} is no table of names and weights; save model.state_dict() there")
+    return state
 
 
-def _json(file: Path) -> Any:
+def _json(file: Path) -> dict[str, Any] | None:
     try:
-        return json.loads(file.read_text(encoding="utf-8"))
+        found = json.loads(file.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return None
     except ValueError as error:
         raise ValueError(f"{file} is not JSON: {error}") from None
+    if not isinstance(found, dict):
+        raise ValueError(f"{file} is no JSON object but a {type(found).__name__}; it has names")
+    return found

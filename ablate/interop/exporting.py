@@ -1,9 +1,10 @@
 """An encoder of ours with its tokenizer -> a folder that transformers' Auto classes load.
 
 Weights are one safetensors file, tied ones once. The class is the one that expresses the encoder:
-BertForMaskedLM (BertForPreTraining with a next-sentence head: continuation is class 0 in both),
-else ModernBertForMaskedLM. RoBERTa's class would express no point that BERT's does not. Equal
-logits: tests/interop/test_export.py.
+BertForMaskedLM, else ModernBertForMaskedLM. A pair head is left out, since the masked-LM class
+would call its names unexpected; with `pair_head` a next-sentence head of BERT stays and the class
+is BertForPreTraining (continuation is class 0 in both). RoBERTa's class would express no point that
+BERT's does not. Equal logits: tests/interop/test_export.py.
 """
 
 from __future__ import annotations
@@ -53,12 +54,24 @@ def export(
     pair_loss: str | None,
     tokenizer: Tokenizer,
     force: bool = False,
-) -> list[str]:
-    """Write the folder; returns what a reader should know about it, one sentence each.
+    pair_head: bool = False,
+    source: str | Path | None = None,
+) -> tuple[str, list[str]]:
+    """Write the folder; returns the Auto class that loads it whole, and what a reader should know.
+
+    Args:
+        place: the folder.
+        config: ours.
+        state: our weights.
+        pair_loss: what trained the pair head; None without one.
+        tokenizer: ours.
+        force: replace a model that is there.
+        pair_head: keep a next-sentence head.
+        source: what was read for it, which `place` must not hold.
 
     Raises:
-        ValueError: an encoder that no class expresses, names that are not its own, a folder that
-            is not empty.
+        ValueError: an encoder that no class expresses, a pair head that is to be kept and has no
+            place, names that are not its own, a folder that is not empty.
     """
     from safetensors.torch import save_file
 
@@ -69,20 +82,20 @@ def export(
     module: Any = bert if family == "bert" else modernbert
     notes = []
     state = strip_wrappers(state)
-    keeps_pair = family == "bert" and pair_loss == "nsp"
-    if pair_loss is not None and not keeps_pair:
+    has_place = family == "bert" and pair_loss == "nsp"
+    if pair_head and not has_place:
+        raise ValueError(f"--pair-head: {_why_not(family, pair_loss)}; leave --pair-head out")
+    if pair_loss is not None and not pair_head:
         state = {name: value for name, value in state.items() if not name.startswith(PAIR_HEAD)}
-        notes.append(
-            f"the pair head is left out: transformers' {family} has "
-            + ("none" if family == "modernbert" else f"one for nsp, and this one is of {pair_loss}")
-        )
+        why = "--pair-head keeps it" if has_place else _why_not(family, pair_loss)
+        notes.append(f"the pair head is left out: {why}")
     if family == "bert":
         zeros = sorted(set(bert.with_zeros(state, config)) - set(state))
         if zeros:
             notes.append(f"written as zeros, which this encoder does not have: {', '.join(zeros)}")
     hf_config = module.config_to_hf(config)
     masked_lm = "BertForMaskedLM" if family == "bert" else "ModernBertForMaskedLM"
-    hf_config.architectures = ["BertForPreTraining" if keeps_pair else masked_lm]
+    hf_config.architectures = ["BertForPreTraining" if pair_head else masked_lm]
     hf_config.dtype = "float32"
     for role in ("cls", "sep"):
         setattr(hf_config, f"{role}_token_id", getattr(tokenizer, f"{role}_token_id"))
@@ -94,7 +107,8 @@ def export(
     files = tokenizer_files(
         tokenizer, max_length=config.max_position_embeddings, token_types=family == "bert"
     )
-    with new_folder(Path(place), force=force) as folder:
+    read = None if source is None else Path(source)
+    with new_folder(Path(place), force=force, source=read) as folder:
         tensors = {
             name: value.detach().cpu().clone().contiguous() for name, value in theirs.items()
         }
@@ -104,4 +118,13 @@ def export(
         for name, content in files.items():
             text = json.dumps(content, ensure_ascii=False, indent=2)
             (folder / name).write_text(text + "\n", encoding="utf-8")
-    return notes
+    return "AutoModelForPreTraining" if pair_head else "AutoModelForMaskedLM", notes
+
+
+def _why_not(family: str, pair_loss: str | None) -> str:
+    """Why a pair head has no place in the class."""
+    if pair_loss is None:
+        return "this run has no pair head"
+    if family == "modernbert":
+        return "transformers' modernbert has none"
+    return f"transformers' bert has one for nsp, and this one is of {pair_loss}"

@@ -2,31 +2,31 @@
 
 A file says more than an architecture: a vocabulary, special ids, a number of positions. Those
 follow our tokenizer and our rows, so that an arm differs from its baseline in the encoder alone;
-each replaced value is kept beside what the file said. Only classes that have a masked-LM form and
-see both sides are taken. Nothing is downloaded.
+each replaced value is kept beside what the file said. The record of a run has all that the encoder
+needs, so that the file may change or go afterwards (`from_identity`).
 """
 
 from __future__ import annotations
 
+import importlib.metadata
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 from ablate.encoder.backends import Backend
+from ablate.interop.hf_file import (
+    OF_A_CHECKPOINT,
+    config_class,
+    model_class,
+    read,
+    read_names,
+    said,
+)
 
 ATTENTION = ("auto", "eager", "sdpa")
 SIZES = ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size")
-_EXAMPLE = "encoder.hf_config=configs/deberta.json"
 _PLAIN = (str, int, float, bool, type(None), list, dict)
-_OF_A_CHECKPOINT = (  # say nothing about the encoder
-    "_name_or_path", "architectures", "transformers_version", "dtype", "torch_dtype", "id2label",
-    "label2id", "problem_type", "_attn_implementation", "use_cache", "return_dict",
-    "output_hidden_states", "output_attentions", "tie_word_embeddings", "finetuning_task",
-    "classifier_dropout", "classifier_dropout_prob", "seq_classif_dropout", "qa_dropout",
-    "classifier_pooling", "pooler_dropout", "quantization_config",
-)  # fmt: skip
 
 
 class HFBackend(Backend):
@@ -65,16 +65,20 @@ class HFEncoderConfig:
         return {
             "kind": "hf",
             "class": self.class_name,
+            "transformers": importlib.metadata.version("transformers"),  # whose code it is
             "config": self.values,
-            "overridden": self.overridden,
-            "dropout": {k: v for k, v in self.values.items() if is_dropout(k)},
+            "dropout": self.dropout(),
             "max_position_embeddings": self.max_position_embeddings,
         }
+
+    def dropout(self) -> dict[str, float]:
+        """The class's probabilities of dropout, as `values` has them."""
+        return {name: value for name, value in self.values.items() if is_dropout(name, value)}
 
     def hf_config(self) -> Any:
         """A new config object of transformers, with these dropouts."""
         values = dict(self.values)
-        for name in filter(is_dropout, self.values):
+        for name in self.dropout():
             kind = "hidden"
             if "attention" in name or "attn" in name:
                 kind = "attention"
@@ -83,100 +87,16 @@ class HFEncoderConfig:
             wanted = getattr(self, f"{kind}_dropout")
             if wanted is not None:
                 values[name] = wanted
-        return _config_class(self.model_type).from_dict(values)
+        return config_class(self.model_type).from_dict(values)
 
 
-def is_dropout(name: str) -> bool:
-    """Whether a value of a config is a probability of dropout in the encoder."""
-    return ("dropout" in name or "drop_prob" in name) and name not in _OF_A_CHECKPOINT
+def is_dropout(name: str, value: Any) -> bool:
+    """Whether a value of a config is a probability of dropout in the encoder.
 
-
-def read(given: str | None) -> Any:
-    """FILE or DIR/config.json -> a config object of transformers.
-
-    Raises:
-        ValueError: no such file, no such class, or one that is no encoder of text.
+    ESM's `token_dropout` is none: a switch, true or false.
     """
-    if not given:
-        raise ValueError(
-            "encoder.kind=hf needs a config.json of transformers with a model_type; type for "
-            f"example {_EXAMPLE}"
-        )
-    path = Path(given).expanduser()
-    path = path / "config.json" if path.is_dir() else path
-    if not path.is_file():
-        raise ValueError(
-            f"encoder.hf_config={given}: there is no file {path}; type {_EXAMPLE}, a file or a "
-            "folder with a config.json (nothing is downloaded)"
-        )
-    return _read(str(path), path.read_text(encoding="utf-8", errors="replace"))
-
-
-@lru_cache(maxsize=16)
-def _read(path: str, text: str) -> Any:
-    try:
-        values = json.loads(text)
-    except json.JSONDecodeError as error:
-        raise ValueError(
-            f"encoder.hf_config={path} is not JSON ({error}); type {_EXAMPLE}"
-        ) from None
-    if not isinstance(values, dict) or not isinstance(values.get("model_type"), str):
-        raise ValueError(
-            f'encoder.hf_config={path} names no model_type; add for example "model_type": "bert"'
-        )
-    config_class = _config_class(values["model_type"], path)
-    try:
-        config = config_class.from_dict(values)
-    except Exception as error:  # transformers checks values in many ways
-        raise ValueError(
-            f"encoder.hf_config={path}: {config_class.__name__} refuses it: "
-            f"{said(error)}; change the file, or type {_EXAMPLE}"
-        ) from None
-    _refuse_other_models(config, path)
-    return config
-
-
-def _config_class(model_type: str, path: str = "") -> Any:
-    import difflib
-
-    from transformers import CONFIG_MAPPING
-
-    if model_type not in CONFIG_MAPPING:
-        near = difflib.get_close_matches(model_type, list(CONFIG_MAPPING), n=3, cutoff=0.5)
-        raise ValueError(
-            f"encoder.hf_config={path}: model_type={model_type} is unknown to transformers; "
-            f"write for example {' or '.join(near) or 'bert'} in the file"
-        )
-    return CONFIG_MAPPING[model_type]
-
-
-def _refuse_other_models(config: Any, path: str) -> None:
-    from transformers import MODEL_FOR_MASKED_LM_MAPPING, MODEL_MAPPING
-
-    what = None
-    if getattr(config, "is_encoder_decoder", False):
-        what = "an encoder-decoder"
-    elif getattr(config, "is_decoder", False):
-        what = "set up as a decoder (is_decoder=true)"
-    elif type(config) not in MODEL_FOR_MASKED_LM_MAPPING:
-        what = "without a masked-LM form: a decoder, or a model of something else than text"
-    elif type(config) not in MODEL_MAPPING:
-        what = "without a plain encoder class"
-    if what:
-        raise ValueError(
-            f"encoder.hf_config={path}: model_type={config.model_type} is {what}; a masked-LM arm "
-            "needs an encoder that sees both sides, such as bert, roberta, albert, electra, "
-            "deberta-v2, mobilebert, distilbert or modernbert"
-        )
-    if not isinstance(getattr(config, "hidden_size", None), int):
-        raise ValueError(
-            f"encoder.hf_config={path}: {type(config).__name__} has no hidden_size; type {_EXAMPLE}"
-        )
-    if getattr(config, "attention_type", None) == "block_sparse":
-        raise ValueError(
-            f"encoder.hf_config={path}: attention_type=block_sparse turns itself off for good at "
-            'the first short row; write "attention_type": "original_full"'
-        )
+    named = ("dropout" in name or "drop_prob" in name) and name not in OF_A_CHECKPOINT
+    return named and isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
 def sizes(config: Any) -> dict[str, int]:
@@ -190,14 +110,6 @@ def init_std(config: Any) -> float:
     """Standard deviation of the class's initialisation, which our heads share."""
     value = getattr(config, "initializer_range", None)
     return float(value) if value else 0.02
-
-
-def model_class(config: Any) -> Any:
-    """The class of the encoder without a head."""
-    from transformers import MODEL_MAPPING
-
-    found = MODEL_MAPPING[type(config)]
-    return found[0] if isinstance(found, tuple) else found
 
 
 def resolve_backend(given: str | None, attention_backend: str) -> Backend:
@@ -242,11 +154,11 @@ def describe(
         ValueError: as `read`.
     """
     config = read(given)
-    declared = config.to_dict()
+    declared, known = config.to_dict(), read_names(config)
     values = {
         name: value
         for name, value in declared.items()
-        if name not in _OF_A_CHECKPOINT and isinstance(value, _PLAIN)
+        if name in known and name not in OF_A_CHECKPOINT and isinstance(value, _PLAIN)
     }
     wanted: dict[str, int | None] = {
         "vocab_size": vocab_size,
@@ -282,14 +194,41 @@ def describe(
     )
 
 
+def from_identity(identity: Mapping[str, Any], backend_name: str) -> HFEncoderConfig:
+    """The encoder that `HFEncoderConfig.identity` is of; no file is read.
+
+    `backend_name` is the attention of the run's record, `hf:sdpa` for example. What the file said
+    before our tokenizer and rows replaced it is not in an identity: `overridden` is empty.
+
+    Raises:
+        ValueError: the transformers of this machine takes these values no more.
+    """
+    values = dict(identity["config"])
+    try:
+        config = config_class(values["model_type"]).from_dict(values)
+    except Exception as error:  # transformers checks values in many ways
+        raise ValueError(
+            f"the record's {identity['class']} cannot be made with this transformers: "
+            f"{said(error)}; type python -m pip install "
+            f"transformers=={identity.get('transformers', 'VERSION')}"
+        ) from None
+    return HFEncoderConfig(
+        model_type=values["model_type"],
+        class_name=identity["class"],
+        values=values,
+        overridden={},
+        attention=backend_name.removeprefix("hf:"),
+        hidden_size=config.hidden_size,
+        vocab_size=config.vocab_size,
+        max_position_embeddings=identity["max_position_embeddings"],
+        pad_token_id=config.pad_token_id,
+        init_std=init_std(config),
+    )
+
+
 def refusal(config: HFEncoderConfig, what: str) -> ValueError:
     """A class that turned out not to work as an encoder of rows."""
     return ValueError(
         f"encoder.hf_config: {config.class_name} (model_type={config.model_type}) {what}; change "
         "the file or take another class"
     )
-
-
-def said(error: Exception) -> str:
-    """An error of transformers on one line."""
-    return f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"

@@ -1,10 +1,12 @@
 """An encoder class of transformers, from its config -> a model trained and scored as ours are.
 
 The class is the body alone: rows without padding are laid out as (R, L) for it and its hidden
-states taken back to (N, D); positions are its own (RoBERTa counts from its padding id). The heads
-are ours, so that every arm has the same objective and the vocabulary head runs on the predicted
-positions. What one cannot guess: a class is tried when it is built, and refused where padding or
-another row changes a token, or where a token does not see both sides.
+states taken back to (N, D); positions are its own (RoBERTa counts from its padding id). The vector
+of padding is zero whatever its row has become: our tied decoder trains that row, and MobileBERT
+puts the vector to its right into each token. The heads are ours, so that every arm has the same
+objective and the vocabulary head runs on the predicted positions. What one cannot guess: a class is
+tried when it is built, and refused where padding or another row changes a token, or where a token
+does not see both sides.
 
 Parameters have the values of the class's own scheme, each module drawn from a stream of its name.
 Proof of sameness: tests/interop/test_hf_encoder.py.
@@ -48,6 +50,8 @@ class HFEncoder(nn.Module):
             torch.manual_seed(0)  # what the class's scheme leaves alone is still a function of it
             self.body = _body(config)
         self.max_length = config.max_position_embeddings
+        self._present: Tensor | None = None  # (R, L), of the batch that is in the class
+        self.body.get_input_embeddings().register_forward_hook(self._without_padding)
         taken = inspect.signature(self.body.forward).parameters
         types = config.values.get("type_vocab_size")
         self.takes_token_types = "token_type_ids" in taken and types is not None and types > 1
@@ -99,8 +103,17 @@ class HFEncoder(nn.Module):
         inputs["attention_mask"] = present.long()
         if self.takes_token_types:
             inputs["token_type_ids"] = padded(token_type_ids, 0)
-        hidden = self.body(**inputs).last_hidden_state  # (R, L, D)
+        self._present = present
+        try:
+            hidden = self.body(**inputs).last_hidden_state  # (R, L, D)
+        finally:
+            self._present = None
         return hidden.flatten(0, 1).index_select(0, places)
+
+    def _without_padding(self, _: Any, __: Any, vectors: Tensor) -> Tensor:
+        if self._present is None or vectors.shape[:2] != self._present.shape:
+            return vectors
+        return vectors * self._present[..., None].to(vectors.dtype)
 
 
 class HFMaskedLanguageModel(nn.Module):
@@ -149,6 +162,13 @@ def build(
         model = HFMaskedLanguageModel(config, backend, pair_classes)
     except Exception as error:
         raise refusal(config, f"cannot be built from this config: {said(error)}") from error
+    padding = getattr(model.encoder.body.get_input_embeddings(), "padding_idx", None)
+    if padding not in (None, config.pad_token_id):
+        raise refusal(
+            config,
+            f"takes the token of id {padding} for padding, whatever pad_token_id is, and the "
+            f"tokenizer's padding is id {config.pad_token_id}",
+        )
     with torch.no_grad(), torch.random.fork_rng(devices=[]):
         body = model.encoder.body
         _redraw(body, body, "encoder.body", seed_of)

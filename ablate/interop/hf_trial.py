@@ -2,17 +2,20 @@
 
 The interface promises nothing about padding or direction, and classes differ (ConvBERT's
 convolution and FNet's transform read the padding), so each is run once on two short rows when it is
-built.
+built, with the vectors of padding as they may become: zero at first, they are trained by a decoder
+that shares them.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from ablate.interop.hf_config import is_dropout, refusal, said
+from ablate.interop.hf_config import refusal, said
 
 if TYPE_CHECKING:
     from ablate.interop.hf_encoder import HFEncoder, HFMaskedLanguageModel
@@ -38,11 +41,12 @@ def check_rows(encoder: HFEncoder) -> None:
     ]
     encoder.eval()
     try:
-        together = _hidden(encoder, rows)
-        alone = torch.cat([_hidden(encoder, [row]) for row in rows])
-        changed = rows[0].clone()
-        changed[-1] = next(i for i in ordinary if i != int(changed[-1]))
-        right = (_hidden(encoder, [changed])[0] - alone[0]).abs().max()
+        with _trained_padding(encoder):
+            together = _hidden(encoder, rows)
+            alone = torch.cat([_hidden(encoder, [row]) for row in rows])
+            changed = rows[0].clone()
+            changed[-1] = next(i for i in ordinary if i != int(changed[-1]))
+            right = (_hidden(encoder, [changed])[0] - alone[0]).abs().max()
     except Exception as error:
         raise refusal(config, f"does not run on rows of tokens: {said(error)}") from error
     finally:
@@ -57,6 +61,26 @@ def check_rows(encoder: HFEncoder) -> None:
         raise refusal(config, "lets padding change the tokens beside it")
     if float(right) == 0.0:
         raise refusal(config, "does not let a token see those to its right")
+
+
+@contextmanager
+def _trained_padding(encoder: HFEncoder) -> Iterator[None]:
+    """Inside, the padding row of every table is as training may leave it."""
+    tables = [
+        (module.weight, module.padding_idx)
+        for module in encoder.body.modules()
+        if isinstance(module, nn.Embedding) and module.padding_idx is not None
+    ]
+    kept = [weight[row].clone() for weight, row in tables]
+    generator = torch.Generator().manual_seed(0)
+    for weight, row in tables:
+        noise = torch.randn(weight.shape[1], generator=generator)
+        weight[row] = (noise * weight.std().clamp(min=0.1).cpu()).to(weight)
+    try:
+        yield
+    finally:
+        for (weight, row), before in zip(tables, kept, strict=True):
+            weight[row] = before
 
 
 def _hidden(encoder: HFEncoder, rows: list[Tensor]) -> Tensor:
@@ -108,6 +132,27 @@ def facts(model: HFMaskedLanguageModel) -> dict[str, Any]:
         "class": config.class_name,
         "attention": config.attention,
         "overridden": config.overridden,
-        "dropout": {k: v for k, v in config.values.items() if is_dropout(k)},
+        "dropout": config.dropout(),
         "token_types": model.encoder.takes_token_types,
+        "unused_parameters": unused_parameters(model.encoder),
     }
+
+
+def unused_parameters(encoder: HFEncoder) -> dict[str, int]:
+    """Name -> number of values, of what the class holds and its hidden states do not depend on.
+
+    Poolers and heads of other tasks: they are counted among the parameters and never trained.
+    """
+    config = encoder.config
+    row = torch.arange(min(config.max_position_embeddings, 12)) % config.vocab_size
+    named = {name: p for name, p in encoder.named_parameters() if p.requires_grad}
+    was_training = encoder.training
+    encoder.eval()
+    try:
+        with torch.enable_grad():
+            loss = _hidden(encoder, [row.to(encoder.embedding_weight.device)]).square().sum()
+            found = torch.autograd.grad(loss, list(named.values()), allow_unused=True)
+    finally:
+        encoder.train(was_training)
+    pairs = zip(named.items(), found, strict=True)
+    return {name: p.numel() for (name, p), gradient in pairs if gradient is None}

@@ -1,8 +1,9 @@
 """A transformers folder or hub id -> a folder of ours, after its logits were compared.
 
-Both models read the same few rows of made-up ids, of different lengths; a conversion whose logits
-differ by more than 1e-4 is refused, so a checkpoint that needs something ours lacks is not taken
-for one that works.
+Both models read the same few rows of made-up ids, one longer than any window; a conversion whose
+logits differ by more than 1e-4 of the largest is refused, so a checkpoint that needs something ours
+lacks is not taken for one that works. Their model gets the weights under names without wrappers:
+transformers fills what it does not find with new values and only warns.
 """
 
 from __future__ import annotations
@@ -16,11 +17,12 @@ from typing import Any
 import numpy as np
 
 from ablate import rng
+from ablate.encoder.config import EncoderConfig
 from ablate.inputs.batches import Batch, collate
-from ablate.interop.checkpoint import OURS, WEIGHTS, Source, open_source
+from ablate.interop.checkpoint import OURS, WEIGHTS, Source, open_source, read_state
 from ablate.interop.folders import check_free, new_folder
 
-TOLERANCE = 1e-4
+TOLERANCE = 1e-4  # of the largest logit
 _PROBE_LENGTHS = (7, 24, 15, 1)
 _TOKENIZER_FILES = ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json")
 _PATTERNS = ["config.json", "*.safetensors", "*.safetensors.index.json", *_TOKENIZER_FILES]
@@ -63,6 +65,7 @@ def import_folder(name: str, out: str | Path, *, force: bool = False) -> dict[st
 
     check_free(Path(out), force=force)
     source = open_source(fetch(name))
+    check_free(Path(out), force=force, source=source.folder)
     state = source.load()
     difference = None if source.family == OURS else compare(source, state)
     config = {
@@ -76,7 +79,7 @@ def import_folder(name: str, out: str | Path, *, force: bool = False) -> dict[st
             "largest_difference_of_logits": difference,
         },
     }
-    with new_folder(Path(out), force=force) as folder:
+    with new_folder(Path(out), force=force, source=source.folder) as folder:
         save_file({n: v.clone().contiguous() for n, v in state.items()}, folder / WEIGHTS)
         (folder / WEIGHTS).chmod(0o644)  # the library makes it readable by its owner alone
         (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
@@ -95,43 +98,84 @@ def compare(source: Source, state: Any) -> float:
     """Largest difference between transformers' masked-LM logits and ours, float32, eager.
 
     Raises:
-        ValueError: it is above the tolerance, or not a number.
+        ValueError: the weights fit one of the models not, the difference is above the tolerance, or
+            not a number.
     """
     import torch
-    from transformers import AutoModelForMaskedLM
-    from transformers.utils.logging import disable_progress_bar
 
     from ablate.encoder.backends import resolve
     from ablate.encoder.heads import MaskedLanguageModel
     from ablate.encoder.initialization import load_weights
     from ablate.inputs.pairs import LOSSES
 
-    disable_progress_bar()
-    limit = source.encoder.max_position_embeddings
-    theirs = AutoModelForMaskedLM.from_pretrained(
-        source.folder, dtype=torch.float32, attn_implementation="eager"
-    ).eval()
-    backend = resolve("eager", device="cpu", dtype=torch.float32, max_length=min(limit, 24))
+    lengths = _lengths(source.encoder)
+    backend = resolve("eager", device="cpu", dtype=torch.float32, max_length=int(lengths.max()))
     classes = len(LOSSES[source.pair_loss]) if source.pair_loss else 0
     ours = MaskedLanguageModel(source.encoder, backend, pair_classes=classes)
-    load_weights(ours, state)
-    lengths = np.array([min(length, limit) for length in _PROBE_LENGTHS])
+    try:
+        load_weights(ours, state)
+    except ValueError as error:
+        raise ValueError(f"{source.folder}: {error}") from None
+    theirs = _theirs(source)
     batch = _probe(lengths, source.encoder.vocab_size, source.encoder.pad_token_id)
-    largest = 0.0
+    largest = size = 0.0
     with torch.inference_mode():
         logits = ours.eval()(batch).mlm_logits
         for row in range(len(lengths)):
             span = slice(int(batch.cu_seqlens[row]), int(batch.cu_seqlens[row + 1]))
             expected = theirs(input_ids=batch.input_ids[span][None]).logits[0]
             largest = max(largest, float((logits[span] - expected).abs().max()))
+            size = max(size, float(expected.abs().max()))
             if not torch.isfinite(expected).all():
                 raise ValueError(f"the logits of {source.folder} in transformers are not finite")
-    if not largest <= TOLERANCE:
+    if not largest <= TOLERANCE * size:
         raise ValueError(
             f"the converted {source.family} of {source.folder} is not the same function: logits "
-            f"differ by up to {largest:.3g} (allowed {TOLERANCE:g}); nothing was written"
+            f"differ by up to {largest:.3g} where the largest is {size:.3g} (allowed: "
+            f"{TOLERANCE:g} of it); nothing was written"
         )
     return largest
+
+
+def _theirs(source: Source) -> Any:
+    """The masked-LM class with the folder's weights, all of them found."""
+    import torch
+    from transformers import MODEL_FOR_MASKED_LM_MAPPING, AutoConfig
+    from transformers.utils.logging import disable_progress_bar
+
+    from ablate.encoder.initialization import strip_wrappers
+
+    disable_progress_bar()
+    config = AutoConfig.from_pretrained(source.folder)
+    config.chunk_size_feed_forward = 0  # saves memory at lengths that are multiples of it
+    found = MODEL_FOR_MASKED_LM_MAPPING[type(config)]
+    model_class: Any = found[0] if isinstance(found, tuple) else found
+    try:
+        theirs, loading = model_class.from_pretrained(
+            None, config=config, state_dict=strip_wrappers(read_state(source.folder)),
+            dtype=torch.float32, attn_implementation="eager", output_loading_info=True,
+        )  # fmt: skip
+    except Exception as error:  # a class of its own for each kind of bad weight
+        first = str(error).strip().split("\n")[0]
+        raise ValueError(
+            f"transformers does not load {source.folder} ({type(error).__name__}: {first}), so "
+            "there is nothing to compare with; nothing was written"
+        ) from None
+    missing = sorted(loading["missing_keys"])
+    if missing:
+        raise ValueError(
+            f"transformers does not find {', '.join(missing)} in {source.folder}, so there is "
+            "nothing to compare with; nothing was written"
+        )
+    return theirs.eval()
+
+
+def _lengths(encoder: EncoderConfig) -> np.ndarray:
+    """Rows of the probe; where layers have windows, one that a window does not cover."""
+    wanted = [*_PROBE_LENGTHS]
+    if "sliding_attention" in encoder.layer_types:
+        wanted.append(encoder.local_attention + 9)
+    return np.array([min(length, encoder.max_position_embeddings) for length in wanted])
 
 
 def _probe(lengths: np.ndarray, vocab_size: int, pad_token_id: int) -> Batch:

@@ -25,7 +25,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def parse(argv: Sequence[str]) -> argparse.Namespace:
-    """`action` (export or import), `source`, `place` and `force`.
+    """`action` (export or import), `source`, `place`, `force`, and `pair_head` of an export.
 
     Raises:
         ValueError: an unknown action or option, or a word missing.
@@ -48,6 +48,9 @@ def parse(argv: Sequence[str]) -> argparse.Namespace:
     )
     bring.add_argument("source", metavar="DIR", help="a local folder, or a hub id (network)")
     bring.add_argument("place", metavar="OUT", help="a new folder")
+    export.add_argument(
+        "--pair-head", action="store_true", help="keep a next-sentence head: BertForPreTraining"
+    )
     for action in (export, bring):
-        action.add_argument("--force", action="store_true", help="replace a folder with content")
+        action.add_argument("--force", action="store_true", help="replace a model that is there")
     return parser.parse_args(list(argv))

@@ -52,7 +52,8 @@ def check_tokenizer(source: Source, tokenizer: Tokenizer) -> None:
     """Refuse a tokenizer whose ids mean something else to these weights.
 
     Raises:
-        ValueError: more ids than the embedding has rows, or another vocabulary than the folder's.
+        ValueError: more ids than the embedding has rows, another vocabulary than the folder's, or
+            the same one after another cut of the text (lower case, words, merges).
     """
     rows = source.encoder.vocab_size
     if tokenizer.vocab_size > rows:
@@ -68,4 +69,12 @@ def check_tokenizer(source: Source, tokenizer: Tokenizer) -> None:
         raise ValueError(
             f"tokenizer.path={tokenizer.file} is not the vocabulary that encoder.path="
             f"{source.folder} was trained with; leave the tokenizer out to take the folder's"
+        )
+    ours, others = tokenizer.parts(), theirs.parts()
+    unlike = [name for name, part in ours.items() if part != others[name]]
+    if unlike:
+        raise ValueError(
+            f"tokenizer.path={tokenizer.file} has the vocabulary of encoder.path={source.folder} "
+            f"and reads texts otherwise: its {' and '.join(unlike)} differ from the folder's, so "
+            "one text has other ids; leave the tokenizer out to take the folder's"
         )

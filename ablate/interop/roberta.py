@@ -1,9 +1,8 @@
 """transformers' RoBERTa names and options -> ours; pure functions, nothing is read or written.
 
 RoBERTa is BERT under other names: positions are counted from `pad_token_id + 1`, so the first rows
-of its table are never read and are left out here; its one token type is added to every token, so it
-is added to the positions once and the token types are gone (equal to 1e-6: the order of a sum
-changes). There is no way back because none is needed: BERT's class expresses the same function.
+of its table are never read and are left out here; its one token type goes as BERT's would. There is
+no way back because none is needed: BERT's class expresses the same function.
 HF: RobertaForMaskedLM, XLMRobertaForMaskedLM, CamembertForMaskedLM. Proof: tests/interop.
 """
 
@@ -27,7 +26,6 @@ _PREFIXES = {  # RoBERTa's -> BERT's
     "lm_head.": "cls.predictions.",
 }
 _POSITIONS = "bert.embeddings.position_embeddings.weight"
-_TYPES = "bert.embeddings.token_type_embeddings.weight"
 
 
 def config_from_hf(hf_config: Any) -> EncoderConfig:
@@ -42,12 +40,8 @@ def config_from_hf(hf_config: Any) -> EncoderConfig:
             f"hidden_act={hf_config.hidden_act}: RoBERTa's masked-LM head is always gelu, and the "
             "encoder has one activation"
         )
-    types = 0 if config.type_vocab_size == 1 else config.type_vocab_size
-    return dataclasses.replace(
-        config,
-        max_position_embeddings=config.max_position_embeddings - _first_position(config),
-        type_vocab_size=types,
-    )
+    positions = config.max_position_embeddings - _first_position(config)
+    return dataclasses.replace(config, max_position_embeddings=positions)
 
 
 def _first_position(config: EncoderConfig) -> int:
@@ -63,8 +57,6 @@ def state_dict_from_hf(hf_state: Mapping[str, Tensor], config: EncoderConfig) ->
     state = {_as_bert(name): value for name, value in strip_wrappers(hf_state).items()}
     if _POSITIONS in state:
         state[_POSITIONS] = state[_POSITIONS][_first_position(config) :]
-    if not config.type_vocab_size and _TYPES in state:
-        state[_POSITIONS] = state[_POSITIONS] + state.pop(_TYPES)[0]
     return bert.state_dict_from_hf(state, config)
 
 

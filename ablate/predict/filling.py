@@ -118,11 +118,20 @@ def _fill_one(saved: Saved, texts: list[str], top: int) -> Filled:
         predict_positions=torch.from_numpy(positions),
         labels=batch.input_ids[torch.from_numpy(positions)],
     )
+    notes += _lower_case_notes(texts, tokenizer)
     unknown = [i for i in ids[ordinary] if i == tokenizer.unk_token_id]
     if unknown:
         notes.append(f"read as unknown, not in the vocabulary: {len(unknown)} of the pieces")
     places = _places(probabilities(saved.model, batch), batch, tokenizer, masked, top)
     return Filled(texts, [_name(tokenizer, i) for i in ids], masked, places, notes)
+
+
+def _lower_case_notes(texts: list[str], tokenizer: Tokenizer) -> list[str]:
+    names = {MASK, tokenizer.id_to_token(tokenizer.mask_token_id) or MASK}
+    pattern = "|".join(re.escape(name) for name in sorted(names))
+    found = [m.group() for text in texts for m in re.finditer(pattern, text, re.IGNORECASE)]
+    words = sorted(set(found) - names)
+    return [f"{', '.join(words)} is read as text; a mask is written {MASK}"] if words else []
 
 
 def encode_with_masks(tokenizer: Tokenizer, text: str) -> list[int]:

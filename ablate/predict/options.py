@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NoReturn
 
 PROGRAM = "python -m ablate.predict"
 _EPILOG = f"""\
 At [MASK] (or the tokenizer's own mask token) the most probable tokens are printed. For a text
 without one, each token is printed with its probability and rank at its own place while the model
-sees it, unmasked; a star marks where another token comes first.
+sees it, unmasked; a star marks where another token comes first. The text - stands for the lines of
+standard input.
 
 RUN is a run (runs/single/NAME, runs/pretrained/FINGERPRINT), or a folder that
 `python -m ablate.interop` or transformers wrote.
@@ -19,6 +21,7 @@ RUN is a run (runs/single/NAME, runs/pretrained/FINGERPRINT), or a folder that
 Examples:
   {PROGRAM} RUN "the quick [MASK] fox" "the [MASK] dog" --top 3
   {PROGRAM} RUN "the quick brown fox jumps"
+  {PROGRAM} RUN - < texts.txt
   {PROGRAM} RUN --pair "she opened the door ." "the [MASK] was dark ." --json
 """
 
@@ -43,7 +46,7 @@ class _Parser(argparse.ArgumentParser):
 
 def _whole(least: int, example: int) -> Callable[[str], int]:
     def convert(text: str) -> int:
-        if not text.isdigit() or int(text) < least:
+        if not text.isdecimal() or int(text) < least:
             raise argparse.ArgumentTypeError(
                 f"{text!r} is no whole number from {least} on; type for example {example}"
             )
@@ -52,11 +55,30 @@ def _whole(least: int, example: int) -> Callable[[str], int]:
     return convert
 
 
+def _with_standard_input(texts: list[str]) -> list[str]:
+    """The texts, with the lines of standard input that are not blank in the place of `-`."""
+    if texts.count("-") > 1:
+        raise ValueError("- is given more than once, and standard input is read once; type one -")
+    if "-" not in texts:
+        return texts
+    try:
+        lines = [line.strip() for line in sys.stdin if line.strip()]
+    except UnicodeDecodeError as error:
+        raise ValueError(
+            f"standard input is no text in UTF-8 ({error}); give such a text"
+        ) from None
+    if not lines:
+        raise ValueError('standard input has no text; type for example echo "the [MASK] fox" | ...')
+    place = texts.index("-")
+    return [*texts[:place], *lines, *texts[place + 1 :]]
+
+
 def parse(argv: Sequence[str]) -> Options:
     """Options, in any order.
 
     Raises:
-        ValueError: an unknown option, a bad value, no text, an empty one, `--pair` without two.
+        ValueError: an unknown option, a bad value, no text, an empty one, `--pair` without two,
+            nothing on standard input where `-` asks for it.
     """
     parser = _Parser(
         prog=PROGRAM,
@@ -74,7 +96,11 @@ def parse(argv: Sequence[str]) -> Options:
     parser.add_argument("--pair", action="store_true", help="two texts are the sides of one row")
     options = Options(**vars(parser.parse_intermixed_args(list(argv))))
     if not options.texts:
-        raise ValueError(f'no text was given; type for example {PROGRAM} RUN "the [MASK] fox"')
+        raise ValueError(
+            f'no text was given; type for example {PROGRAM} RUN "the [MASK] fox", or - as the text '
+            "to read lines from standard input"
+        )
+    options = replace(options, texts=_with_standard_input(options.texts))
     if not all(text.strip() for text in options.texts):
         raise ValueError('a text is empty; type for example "the [MASK] fox"')
     if options.pair and len(options.texts) != 2:

@@ -14,7 +14,7 @@ from typing import Any
 
 from ablate.config.schema import Settings
 from ablate.inputs.pairs import LOSSES, loss_name
-from ablate.interop.checkpoint import WEIGHTS, open_source
+from ablate.interop.checkpoint import WEIGHTS, open_source, read_state
 from ablate.tracking.record import read_json
 
 _HINT = (
@@ -84,10 +84,8 @@ def _open_run(place: Path, record: dict[str, Any]) -> Saved:
     tokenizer = _tokenizer(identity["data"]["tokenizer"], pretrained, settings)
     loss = loss_name(nsp=identity["nsp"], sop=identity["sop"])
     kind = identity["encoder"].get("kind", "native")
-    model, encoder = _model_of(identity, settings, tokenizer, loss)
-    from safetensors.torch import load_file
-
-    _fill(model, load_file(weights), pretrained)
+    model, encoder = _model_of(identity, loss)
+    _fill(model, read_state(pretrained), pretrained)
     return Saved(
         model, encoder, kind, identity["objective"]["name"], loss, tokenizer,
         identity["input_format"]["max_length"],
@@ -114,36 +112,27 @@ def _settings(file: Path) -> Settings | None:
     return found
 
 
-def _model_of(
-    identity: dict[str, Any], settings: Settings | None, tokenizer: Any, loss: str | None
-) -> tuple[Any, Any]:
+def _model_of(identity: dict[str, Any], loss: str | None) -> tuple[Any, Any]:
+    """The model that the record describes, whatever the files of its settings say by now."""
     from ablate.encoder.config import EncoderConfig
 
-    native = identity["encoder"].get("kind", "native") == "native"
-    if native and identity["objective"]["name"] in ("mlm", "clm"):
-        try:
-            encoder = EncoderConfig(**identity["encoder"])
-        except TypeError as error:
-            raise ValueError(f"the record is of another version of the encoder: {error}") from None
-        return _native(encoder, loss), encoder
-    if settings is None:
-        raise ValueError("no run of this pretraining is left to read its settings from")
-    return _built(identity, settings, tokenizer)
+    if identity["encoder"].get("kind", "native") == "hf":
+        return _of_transformers(identity, loss)
+    try:
+        encoder = EncoderConfig(**identity["encoder"])
+    except TypeError as error:
+        raise ValueError(f"the record is of another version of the encoder: {error}") from None
+    return _native(encoder, loss), encoder
 
 
-def _built(identity: dict[str, Any], settings: Settings, tokenizer: Any) -> tuple[Any, Any]:
-    """The model as `build_model` makes it for this arm; only its corpus stays closed."""
-    import torch
+def _of_transformers(identity: dict[str, Any], loss: str | None) -> tuple[Any, Any]:
+    from ablate.interop import hf_config, hf_encoder
 
-    from ablate.run import arm as arms
-    from ablate.run.models import build_model
-
-    backend = arms.resolve_backend(settings, "cpu", torch.float32)
-    encoder, _ = arms.describe_encoder(settings, tokenizer, backend)
-    cache = Path(settings.paths.cache_dir).expanduser()
-    nothing: Any = None
-    arm = arms.Arm(settings, nothing, tokenizer, encoder, backend, {}, identity, cache)
-    return build_model(arm), encoder
+    name = identity["machine"]["attention_backend"]
+    encoder = hf_config.from_identity(identity["encoder"], name)
+    backend = hf_config.HFBackend(name, name, "the one of the record")
+    classes = len(LOSSES[loss]) if loss else 0
+    return hf_encoder.build(encoder, backend, pair_classes=classes, seed_of=len), encoder
 
 
 def _native(encoder: Any, loss: str | None) -> Any:

@@ -101,6 +101,11 @@ class Tokenizer:
         probe = "one two" if normalizer is None else normalizer.normalize_str("one two")
         return len(self._rust.pre_tokenizer.pre_tokenize_str(probe)) > 1
 
+    def parts(self) -> dict[str, Any]:
+        """What turns a text into ids, part by part, as the library of today writes it."""
+        data = json.loads(self._rust.to_str())
+        return {name: data[name] for name in ("normalizer", "pre_tokenizer", "model")}
+
     def id_to_token(self, token_id: int) -> str | None:
         return self._rust.id_to_token(int(token_id))
 

@@ -90,9 +90,25 @@ def test_mask_in_a_text_is_one_token_and_takes_its_blank(exported, corner):
     assert theirs.pad_token_id == ours.pad_token_id
 
 
+def test_next_sentence_head_is_left_out_unless_asked_for(trained, tmp_path, capsys, refused):
+    from ablate.interop.__main__ import main
+
+    assert main(["export", str(trained("bert_nsp")), str(tmp_path / "out")]) == 0
+    printed = capsys.readouterr().out
+    assert "pair head is left out: --pair-head keeps it" in printed
+    assert "transformers.AutoModelForMaskedLM" in printed
+    _, loading = AutoModelForMaskedLM.from_pretrained(tmp_path / "out", output_loading_info=True)
+    assert not any(loading.values())
+    capsys.readouterr()
+    for corner in ("bert", "bert_sop", "modernbert_nsp_untied"):
+        said = refused("export", trained(corner), tmp_path / "no", "--pair-head")
+        assert "leave --pair-head out" in said
+
+
 def test_next_sentence_head_is_kept_with_its_polarity(exported):
     run, folder, printed = exported("bert_nsp")
     assert "note" not in printed
+    assert "transformers.AutoModelForPreTraining" in printed
     model, loading = BertForPreTraining.from_pretrained(folder, output_loading_info=True)
     assert not any(loading.values())
     saved, theirs = open_saved(run), AutoTokenizer.from_pretrained(folder)
@@ -167,19 +183,6 @@ def test_axes_in_the_way_are_named(options, axes):
     with pytest.raises(ValueError, match="no class of transformers expresses") as caught:
         family_of(EncoderConfig(vocab_size=37, hidden_size=16, num_attention_heads=4, **options))
     assert all(axis in str(caught.value) for axis in axes)
-
-
-def test_full_folder_is_kept_unless_forced(trained, tmp_path, refused, capsys):
-    from ablate.interop.__main__ import main
-
-    place = tmp_path / "place"
-    place.mkdir()
-    (place / "mine.txt").write_text("x")
-    assert "--force" in refused("export", trained("bert"), place)
-    assert [path.name for path in tmp_path.rglob("*")] == ["place", "mine.txt"]
-    assert main(["export", str(trained("bert")), str(place), "--force"]) == 0
-    assert "mine.txt" not in {path.name for path in place.iterdir()}
-    assert [path.name for path in tmp_path.iterdir()] == ["place"]
 
 
 def test_failed_export_leaves_nothing(trained, tmp_path):

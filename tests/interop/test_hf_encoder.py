@@ -227,7 +227,7 @@ def test_dropout_is_the_files_can_be_replaced_and_follows_torchs_seed(make, name
         outputs.append(half(batch).hidden)
     assert torch.equal(outputs[0], outputs[1])
     assert not torch.allclose(outputs[0], outputs[2])
-    file = {k: v for k, v in make(name).config.values.items() if hf_config.is_dropout(k)}
+    file = make(name).config.dropout()
     assert file
     assert hf_trial.facts(half)["dropout"] == file
 
@@ -349,7 +349,8 @@ def test_rows_beyond_the_positions_are_refused(make):
         ({**FILES["bert"], "num_attention_heads": 5}, "cannot be built"),
         ({"model_type": "big_bird", **SIZES}, "original_full"),
         ({"model_type": "convbert", **SIZES, "embedding_size": 16}, "padding change"),
-        ({"model_type": "fnet", **SIZES}, "padding change"),
+        ({"model_type": "fnet", "hidden_size": 32, "num_hidden_layers": 2}, "padding change"),
+        ({"model_type": "mpnet", **SIZES}, "id 1 for padding"),
         ({"model_type": "xlm", "emb_dim": 8, "n_layers": 1, "n_heads": 2, "causal": True}, "right"),
     ],
 )  # fmt: skip

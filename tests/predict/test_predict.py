@@ -1,5 +1,6 @@
 """`python -m ablate.predict`: the numbers are the model's, and every mistake gets one message."""
 
+import io
 import json
 import subprocess
 import sys
@@ -131,6 +132,23 @@ def test_mask_token_of_the_tokenizer_is_a_mask_too(trained):
     ]
 
 
+def test_lines_of_standard_input_are_texts(trained, capsys, monkeypatch):
+    run, lines = trained(), [f"{WORDS[0]} [MASK]", "", f"  {WORDS[1]} [MASK] "]
+    expected = shown(capsys, run, lines[0], lines[2].strip(), WORDS[2])
+    monkeypatch.setattr("sys.stdin", io.StringIO("\n".join(lines)))
+    assert shown(capsys, run, "-", WORDS[2]) == expected
+    monkeypatch.setattr("sys.stdin", io.StringIO("\n \n"))
+    assert "standard input has no text" in refused(capsys, run, "-")
+    assert "more than once" in refused(capsys, run, "-", "-")
+    assert "read lines from standard input" in refused(capsys, run)
+
+
+def test_mask_in_lower_case_is_said_to_be_text(trained, capsys):
+    out = shown(capsys, trained(), f"{WORDS[0]} [mask] {WORDS[1]} [Mask]")
+    assert "note: [Mask], [mask] is read as text; a mask is written [MASK]" in out
+    assert "read as text" not in shown(capsys, trained(), f"{WORDS[0]} [MASK]")
+
+
 def test_mistakes_get_one_message(trained, capsys, tmp_path):
     run = trained()
     assert "is no folder" in refused(capsys, "nowhere", "a")
@@ -139,6 +157,7 @@ def test_mistakes_get_one_message(trained, capsys, tmp_path):
     assert "empty" in refused(capsys, run, " ")
     assert "--pair takes two" in refused(capsys, run, "a", "--pair")
     assert "type for example 5" in refused(capsys, run, "a", "--top", "0")
+    assert "type for example 5" in refused(capsys, run, "a", "--top", "²")
     assert "--help" in refused(capsys, run, "a", "--topp", "3")
     long = " ".join(WORDS * 40)
     assert "has 64 positions" in refused(capsys, trained(*KINDS["bert with nsp"]), long)
