@@ -6,8 +6,10 @@ anything else is our mistake or the machine's, with its traceback and exit code 
 
 from __future__ import annotations
 
+import argparse
 import os
 import sys
+from pathlib import Path
 from typing import Any
 
 os.environ.setdefault("HYDRA_FULL_ERROR", "1")
@@ -47,13 +49,31 @@ def _job(config: DictConfig) -> Any:
         return None
 
 
+def _check_shown(words: list[str]) -> None:
+    """Judge what --cfg has printed, since Hydra composes it and calls no job (points of -m aside).
+
+    Raises:
+        ValueError: it would be refused.
+    """
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--config-dir", "-cd")
+    parser.add_argument("--cfg", "-c")
+    parser.add_argument("--multirun", "-m", action="store_true")
+    known, rest = parser.parse_known_args(words)
+    if known.cfg is None or known.multirun:
+        return
+    overrides = [word for word in rest if "=" in word and not word.startswith("-")]
+    if known.config_dir is not None:
+        overrides.append(f"hydra.searchpath=[file://{Path(known.config_dir).resolve()}]")
+    compose_settings(overrides)
+
+
 def main() -> int:
     """Entry point; returns the exit code: that of the worst job."""
     _codes.clear()
     try:
         _job()
-        if any(word in ("-c", "--cfg") or word.startswith("--cfg=") for word in sys.argv[1:]):
-            compose_settings([w for w in sys.argv[1:] if "=" in w and not w.startswith("-")])
+        _check_shown(sys.argv[1:])
     except ValueError as error:  # shown by --cfg, and refused all the same
         return report(error)
     except (HydraException, OmegaConfBaseException) as error:

@@ -16,7 +16,7 @@ from torch import Tensor
 from ablate.encoder.attention import Reach, Rotary, SplitHeads, alibi_slopes
 from ablate.encoder.flex import FlexTokens
 from ablate.encoder.layouts import Layout, layout_for
-from ablate.encoder.refusals import axis_obstacle
+from ablate.encoder.refusals import NO_DROPOUT, axis_obstacle
 
 NAMES = ("auto", "eager", "sdpa", "flash", "flex")
 HALF = (torch.float16, torch.bfloat16)
@@ -87,7 +87,7 @@ def resolve(
     if name == "flex" and kind != "cuda":
         raise _cannot(name, f"on {kind} flex_attention has no backward pass; it needs CUDA")
     if name == "flex" and dropout:
-        raise _cannot(name, axis_obstacle(alibi=False, dropout=dropout))
+        raise _cannot(name, NO_DROPOUT)
     if name == "eager":
         return Backend("eager", "eager", "asked for: the reference, row by row in float32")
     if name == "flash" or (name == "auto" and not obstacle):
@@ -138,7 +138,8 @@ class Varlen:
     def attend(self, qkv: Tensor, rotary: Rotary | None, kernel: str, dropout_p: float) -> Tensor:
         from torch.nn.attention.varlen import varlen_attn
 
-        assert not dropout_p, "resolve refuses flash with dropout"
+        if dropout_p:  # `resolve` refuses it earlier
+            raise ValueError(f"attention_backend=flash cannot run this encoder: {NO_DROPOUT}")
         q, k, v = SplitHeads.apply(qkv.permute(1, 0, 2, 3), *(rotary or (None, None)))
         bounds, longest = self.reach.cu_seqlens, self.reach.max_seqlen
         out = varlen_attn(q, k, v, bounds, bounds, longest, longest, window_size=self.window)

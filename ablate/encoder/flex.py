@@ -19,6 +19,7 @@ import torch
 from torch import Tensor
 
 from ablate.encoder.attention import Reach, Rotary, SplitHeads
+from ablate.encoder.refusals import NO_DROPOUT
 
 BLOCK = 128  # tokens; flex_attention's default, and a multiple of every tile of its kernels
 
@@ -46,7 +47,8 @@ class FlexTokens:
         return rotary[0].unsqueeze(0), rotary[1].unsqueeze(0)  # (1, N, K / 2)
 
     def attend(self, qkv: Tensor, rotary: Rotary | None, kernel: str, dropout_p: float) -> Tensor:
-        assert not dropout_p, "resolve refuses flex with dropout"
+        if dropout_p:  # `resolve` refuses it earlier
+            raise ValueError(f"attention_backend=flex cannot run this encoder: {NO_DROPOUT}")
         heads = qkv.permute(1, 2, 0, 3)  # (3, H, N, K)
         q, k, v = (t.unsqueeze(0) for t in SplitHeads.apply(heads, *(rotary or (None, None))))
         flex = attention_function(qkv.device.type)

@@ -26,6 +26,7 @@ CHOICES: dict[str, tuple[str, ...]] = {
 }
 SIZES = ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size")
 
+NO_DROPOUT = "it has no attention dropout, and encoder.dropout is above 0"
 _BELOW = {"norm_eps": 1.0, "init_std": 10.0, "global_rope_theta": 1e15, "local_rope_theta": 1e15}
 
 # axes of attention and MLP that a recurrent body does not have: what it takes, and why not more
@@ -152,6 +153,4 @@ def axis_obstacle(*, alibi: bool, dropout: float) -> str:
             "torch.nn.attention.varlen adds no bias to the scores, "
             "which encoder.position_embedding=alibi asks for"
         )
-    if dropout:
-        return "it has no dropout on attention probabilities, and encoder.dropout is above 0"
-    return ""
+    return NO_DROPOUT if dropout else ""
