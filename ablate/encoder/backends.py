@@ -100,7 +100,7 @@ def resolve(
         return Backend("sdpa", "torch", f"{why}; torch chooses the kernel on {kind}")
     kernel = "matmul" if max_length <= MATMUL_UP_TO.get(dtype, 0) else "flash"
     short = str(dtype).removeprefix("torch.")
-    note = "" if kernel == "matmul" else " (matmul where attention dropout is on)"
+    note = "" if kernel == "matmul" else " (matmul with attention dropout and in window blocks)"
     return Backend("sdpa", kernel, f"{why}; {kernel} kernel for {short}, {max_length} tokens{note}")
 
 

@@ -26,5 +26,17 @@ def masked_lm_loss(logits: Tensor, labels: Tensor) -> SumCount:
     """Cross-entropy in nats, float32 whatever the logits' type. logits (M, V), labels (M,)."""
     logits = logits.float()
     loss = F.cross_entropy(logits, labels, reduction="sum")
-    best = logits.detach().argmax(-1)  # three times as quick in float32, and the same
-    return SumCount(loss, labels.numel(), (best == labels).sum())
+    return SumCount(loss, labels.numel(), num_correct(logits.detach(), labels))
+
+
+def num_correct(logits: Tensor, labels: Tensor) -> Tensor:
+    """Rows whose first largest value is at the label, () int64; logits (M, V), labels (M,).
+
+    On a CPU the place of the largest value costs nine times the value itself, so it is looked for
+    only where the label has that value.
+    """
+    if logits.device.type != "cpu" or not len(labels):
+        return (logits.argmax(-1) == labels).sum()
+    at_label = logits.gather(1, labels[:, None]).squeeze(1)
+    rows = (at_label == logits.amax(-1)).nonzero().squeeze(1)
+    return (logits[rows].argmax(-1) == labels[rows]).sum()

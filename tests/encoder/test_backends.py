@@ -43,7 +43,7 @@ def test_dropout_takes_a_kernel_that_has_it():
     fused = resolve("sdpa", device="cpu", dtype=F32, max_length=64)
     assert fused.kernel_for(0.0, "cpu") == "flash"
     assert fused.kernel_for(0.1, "cpu") == "matmul"
-    assert "matmul where attention dropout is on" in fused.reason
+    assert "matmul with attention dropout and in window blocks" in fused.reason
 
 
 def test_flash_with_alibi_is_refused_and_auto_takes_another():

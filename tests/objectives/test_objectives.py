@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from ablate.objectives.mlm import masked_lm_loss
+from ablate.objectives.mlm import masked_lm_loss, num_correct
 from ablate.objectives.sentence_pair import pair_targets, sentence_pair_loss
 
 
@@ -66,3 +66,13 @@ def test_a_batch_without_a_label_has_no_pair_loss():
     part.loss_sum.backward()
     assert (part.loss_sum.item(), part.count, int(part.correct)) == (0.0, 0, 0)
     assert not logits.grad.any()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_right_predictions_are_those_of_argmax_with_ties_and_without(dtype):
+    generator = torch.Generator().manual_seed(0)
+    for spread in (0.0, 0.3, 5.0):  # all equal, many ties in coarse values, few
+        logits = (torch.randn(200, 7, generator=generator) * spread).round(decimals=1).to(dtype)
+        labels = torch.randint(7, (200,), generator=generator)
+        assert num_correct(logits, labels) == (logits.argmax(-1) == labels).sum()
+    assert num_correct(logits[:0], labels[:0]) == 0
