@@ -34,7 +34,7 @@ Kernel = Callable[[Tensor, Tensor, Tensor, Tensor | None, float], Tensor]
 MIN_BLOCK = 64  # tokens; smaller blocks spend their time on call overhead
 ONE_GROUP_LENGTH = 128  # up to here one padded group beats several (overhead against waste)
 GROUP_RATIO = 0.75  # a group holds rows of at least this share of its longest row
-# Blocks of a window, forward + backward of 8192 tokens in float32 on two cores: matmul 39 ms, torch's
+# Blocks of a window, forward + backward of 8192 tokens in float32, two cores: matmul 39 ms, torch's
 # fused kernel 53; in half precision the products win at every length (`backends.MATMUL_UP_TO`).
 BLOCK_KERNELS = {"flash": "matmul"}  # CPU
 BLOCKS_FROM = 2.0  # blocks pay where rows are longer than this many times their keys (3 B)
