@@ -96,7 +96,8 @@ def draw(found: dict[str, Any], path: Path) -> None:
         points = [(row["length"], row[name]) for row in found["rows"] if row[name] is not None]
         axes.plot(*zip(*points, strict=True), marker="o", label=label)
     axes.set_xscale("log", base=2)
-    axes.set_yscale("log")
+    axes.set_yscale("log", base=2)
+    axes.yaxis.set_major_formatter("{x:,.0f}")
     lengths = [row["length"] for row in found["rows"]]
     axes.set_xticks(lengths, [str(length) for length in lengths])
     axes.set_xlabel("tokens in the row")
