@@ -15,6 +15,7 @@ from transformers import (
     ModernBertForMaskedLM,
 )
 
+from ablate.encoder.backends import Backend
 from ablate.encoder.config import EncoderConfig
 from ablate.evaluation.encoding import encode
 from ablate.interop.exporting import export, family_of
@@ -74,6 +75,27 @@ def test_transformers_gives_the_same_logits_on_texts(exported, corner, pairs):
             assert one["token_type_ids"][0].tolist() == rows.token_type_ids[here].tolist()
         expected = model.eval()(**one).logits[0]
         torch.testing.assert_close(ours.mlm_logits[here], expected, atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("kernel", ["eager", "matmul", "flash"])
+@pytest.mark.parametrize("corner", ["bert", "modernbert"])
+def test_half_precision_agrees_with_transformers_within_its_own_rounding(exported, corner, kernel):
+    """Both under bf16 autocast are about as far from float32 as from each other."""
+    run, folder, _ = exported(corner)
+    saved, theirs = open_saved(run), AutoTokenizer.from_pretrained(folder)
+    name = "eager" if kernel == "eager" else "sdpa"
+    saved.model.encoder.backend = Backend(name, kernel, "")
+    model = AutoModelForMaskedLM.from_pretrained(folder).eval()
+    words = sentences()
+    rows = encode(saved.tokenizer, [(word,) for word in words], max_length=64)
+    single = logits_of_ours(saved, rows).mlm_logits
+    with torch.autocast("cpu", torch.bfloat16):
+        ours = logits_of_ours(saved, rows).mlm_logits.float()
+        expected = [model(**theirs(word, return_tensors="pt")).logits[0] for word in words]
+    expected = torch.cat(expected).detach().float()
+    rounding = (expected - single).abs().max()
+    assert 0 < rounding < 0.05 * single.abs().max()
+    assert (ours - expected).abs().max() < 2 * rounding
 
 
 @pytest.mark.parametrize("corner", CORNERS)
