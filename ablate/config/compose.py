@@ -22,8 +22,19 @@ from omegaconf.errors import OmegaConfBaseException
 from ablate.config.rules import check
 from ablate.config.schema import Settings
 
+# settings that a user may add keys to, without Hydra's `+`
+_OPEN = ("evaluation.per_task", "evaluation.grid", "evaluation.grid_per_task")
+
+
+def _schema() -> DictConfig:
+    schema = OmegaConf.structured(Settings)
+    for name in _OPEN:
+        OmegaConf.set_struct(OmegaConf.select(schema, name), False)
+    return schema
+
+
 # the schema under the name that `config.yaml` begins with
-ConfigStore.instance().store(name="schema", node=Settings)
+ConfigStore.instance().store(name="schema", node=_schema())
 
 
 def conf_dir() -> Path:
@@ -162,21 +173,3 @@ def readable(error: BaseException) -> str:
         return f"{key}={found.group(1)}: {line}"
     lines = [line.strip() for line in whole.split("\n") if line.strip()]
     return "; ".join(dict.fromkeys(lines[:3]))
-
-
-def task_spec(name: str) -> dict[str, Any]:
-    """The definition in `conf/evaluation/task/<name>.yaml`.
-
-    Raises:
-        ValueError: there is none; the message lists those there are.
-    """
-    import yaml
-
-    folder = conf_dir() / "evaluation" / "task"
-    names = sorted(path.stem for path in folder.glob("*.yaml"))
-    if name not in names:
-        raise ValueError(
-            f"evaluation.tasks names {name}, and there is no such task; allowed: "
-            f"{', '.join(names)}. For example 'evaluation.tasks=[{names[0]}]'"
-        )
-    return {"name": name, **yaml.safe_load((folder / f"{name}.yaml").read_text(encoding="utf-8"))}

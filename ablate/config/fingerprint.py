@@ -12,6 +12,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from ablate.config.evaluation_rules import plan_fields
 from ablate.config.schema import Settings
 
 RESULT_VERSION = 2
@@ -54,8 +55,10 @@ def run_identity(settings: Settings, *, pretraining: str, tasks: Mapping[str, st
     """What decides the scores: the weights, the evaluation's settings, the content of its data."""
     evaluation = dict(vars(settings.evaluation))
     evaluation["finetune"] = dict(vars(settings.evaluation.finetune))
-    evaluation.pop("path")
+    for name in ("path", "jobs"):
+        evaluation.pop(name)
     evaluation["tasks"] = sorted(evaluation["tasks"])
+    evaluation |= plan_fields(settings.evaluation)
     if settings.evaluation.kind == "none":
         del evaluation["finetune"]
     return {

@@ -20,13 +20,13 @@ from ablate.config.encoder_rules import (
     intermediate_size,
 )
 from ablate.config.encoder_source import check_source
+from ablate.config.evaluation_rules import check_evaluation, resolve_evaluation
 from ablate.config.input_rules import check_input_format
-from ablate.config.limits import in_range, one_of, refuse_ignored
+from ablate.config.limits import in_range, one_of
 from ablate.config.masking_rules import check_masking
-from ablate.config.objective_rules import check_objective, resolve_pooling
-from ablate.config.schema import EvaluationSettings, Settings
+from ablate.config.objective_rules import check_objective
+from ablate.config.schema import Settings
 from ablate.encoder.config import EncoderConfig
-from ablate.evaluation import synthetic_tasks
 from ablate.inputs.formats import PAIR_FORMATS
 from ablate.inputs.pairs import resolve_pairing
 from ablate.pretraining.machine import ACCELERATORS, PRECISIONS
@@ -35,9 +35,7 @@ from ablate.tracking.loggers import MODES
 
 BACKENDS = ("auto", "eager", "sdpa", "flash", "flex")
 CLOCKS = ("tokens", "steps")
-EVALUATIONS = ("synthetic", "glue", "none")
 TRACKING_KINDS = ("wandb", "none")
-_EVALUATION_UNUSED = {"synthetic": ("path",), "none": ("path",)}
 _PLACEHOLDER_VOCABULARY = 1000
 _PUBLISHED_STD, _PUBLISHED_WIDTH = 0.02, 768
 _RATE_TIMES_WIDTH = {"pre": 0.32, "sandwich": 0.32, "post": 0.19}  # post: plateau at more
@@ -55,7 +53,7 @@ def check(settings: Settings) -> None:
     check_corpus_and_tokenizer(settings, resolve(settings).tokenizer.vocabulary)
     check_input_format(settings)
     _check_training(settings)
-    _check_evaluation(settings)
+    check_evaluation(settings, resolve(settings))
     check_masking(settings)
     check_objective(settings)
     check_hf(settings)
@@ -69,8 +67,7 @@ def resolve(settings: Settings) -> Settings:
     """A copy in which nulls that need neither data nor hardware are numbers.
 
     The width-scaled values meet the published ones at the published width: init_std is BERT's 0.02
-    at 768, and grows as 1 / sqrt(width) below; the peak rate falls as 1 / width, that of
-    fine-tuning faster, from 2e-3 at 64 to the published 2e-5 to 5e-5 at 768 and 1024.
+    at 768, and grows as 1 / sqrt(width) below; the peak rate falls as 1 / width.
     """
     out = copy.deepcopy(settings)
     adopt_hf(out)
@@ -88,13 +85,7 @@ def resolve(settings: Settings) -> Settings:
         rows.pairing = resolve_pairing(rows.pairing, nsp=out.nsp, sop=out.sop)
     whole = out.trainer.global_batch_size
     out.trainer.micro_batch_size = min(out.trainer.micro_batch_size or whole, whole)
-    if out.evaluation.finetune.learning_rate is None:
-        out.evaluation.finetune.learning_rate = float(f"{2e-3 * (64 / width) ** 1.6:.2g}")
-    out.evaluation.finetune.pooling = resolve_pooling(
-        out.evaluation.finetune.pooling, objective=out.objective.name
-    )
-    if out.evaluation.finetune.max_length is None:
-        out.evaluation.finetune.max_length = out.input_format.max_length
+    resolve_evaluation(out)
     if out.tokenizer.vocabulary == "auto":
         morphemes = (
             out.corpus.kind == "synthetic"
@@ -182,52 +173,6 @@ def _check_training(settings: Settings) -> None:
         raise ValueError(
             f"trainer.devices={trainer.devices}: one device a run is what is built and tested; "
             "type trainer.devices=1"
-        )
-
-
-def _check_evaluation(settings: Settings) -> None:
-    evaluation = settings.evaluation
-    one_of("evaluation.kind", evaluation.kind, EVALUATIONS)
-    refuse_ignored(
-        "evaluation", evaluation.kind, evaluation, EvaluationSettings(), _EVALUATION_UNUSED,
-        EVALUATIONS,
-    )  # fmt: skip
-    if evaluation.kind == "synthetic":
-        for name in evaluation.tasks:
-            one_of("evaluation.tasks", name, synthetic_tasks.TASKS)
-    in_range("evaluation.pairs_per_paradigm", evaluation.pairs_per_paradigm, 0, 10_000, 60)
-    for name in ("num_train_examples", "num_validation_examples"):
-        in_range(f"evaluation.{name}", getattr(evaluation, name), 8, 10**7, 800)
-    in_range("evaluation.finetune.num_seeds", evaluation.finetune.num_seeds, 1, 1000, 3)
-    if evaluation.kind == "synthetic" and settings.corpus.kind != "synthetic":
-        raise ValueError(
-            "evaluation=synthetic asks in the built-in language, which corpus="
-            f"{settings.corpus.kind} does not teach; type evaluation=glue evaluation.path=DIR, or "
-            "evaluation=none"
-        )
-    if evaluation.pairs_per_paradigm % 2:
-        raise ValueError(
-            f"evaluation.pairs_per_paradigm={evaluation.pairs_per_paradigm} must be even: pairs "
-            f"come with their mirrors. For example evaluation.pairs_per_paradigm=60"
-        )
-    learned = settings.encoder.position_embedding == "learned"
-    longest = resolve(settings).encoder.max_position_embeddings or 0
-    lengths = {
-        "input_format.max_length": settings.input_format.max_length,
-        "evaluation.finetune.max_length": evaluation.finetune.max_length or 0,
-    }
-    for name, length in lengths.items():
-        if learned and length > longest:
-            raise ValueError(
-                f"{name}={length} is longer than the {longest} learned positions; "
-                f"type encoder.max_position_embeddings={length}"
-            )
-    duplicated = {name for name in evaluation.tasks if evaluation.tasks.count(name) > 1}
-    if duplicated:
-        names = ",".join(dict.fromkeys(evaluation.tasks))
-        raise ValueError(
-            f"evaluation.tasks names {', '.join(sorted(duplicated))} twice; "
-            f"type 'evaluation.tasks=[{names}]'"
         )
     one_of("tracking.kind", settings.tracking.kind, TRACKING_KINDS)
     one_of("tracking.mode", settings.tracking.mode, MODES)

@@ -7,6 +7,7 @@ was chosen. Nothing here imports torch: `--help` reads this file.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 
 @dataclass
@@ -168,13 +169,22 @@ class FinetuneSettings:
     num_epochs: int = 6
     min_steps: int = 150
     max_steps: int | None = None
+    schedule: str = "linear"
     warmup_fraction: float = 0.1
     weight_decay: float = 0.01
-    gradient_clip: float = 1.0
+    layerwise_decay: float = 1.0
+    adam_beta2: float = 0.999
+    adam_eps: float = 1e-8
+    gradient_clip: float | None = 1.0
     dropout: float = 0.1
     pooling: str | None = None
+    head: str = "mlp"
     frozen: bool = False
+    early_stopping: int | None = None
+    evaluations_per_epoch: int = 1
+    selection_fraction: float = 0.1
     max_train_examples: int | None = None
+    max_scored_examples: int | None = None
     max_length: int | None = None
     num_seeds: int = 1
 
@@ -188,7 +198,16 @@ class EvaluationSettings:
     num_validation_examples: int = 600
     pairs_per_paradigm: int = 60
     ngram_baseline: bool = True
+    mlm_quality: bool = False
+    predict_test: bool = False
+    jobs: int | None = None
+    threads: int = 1
     finetune: FinetuneSettings = field(default_factory=FinetuneSettings)
+    per_task: dict[str, dict[str, Any]] | None = field(default_factory=dict)
+    grid: dict[str, list[Any]] | None = field(default_factory=dict)
+    grid_per_task: dict[str, dict[str, list[Any]]] | None = field(default_factory=dict)
+    start_from: str | None = None
+    start_from_tasks: list[str] = field(default_factory=lambda: ["rte", "mrpc", "stsb"])
 
 
 @dataclass

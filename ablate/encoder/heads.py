@@ -21,9 +21,8 @@ from ablate.encoder.backends import Backend
 from ablate.encoder.config import EncoderConfig
 from ablate.encoder.encoder import Encoder
 from ablate.encoder.layers import Linear, Norm, activate
+from ablate.encoder.pooling import HEADS, POOLINGS, pool, pooled_size
 from ablate.inputs.batches import Batch
-
-POOLINGS = ("cls", "mean", "cls_mean", "last", "last_mean")
 
 
 class MaskedLMHead(nn.Module):
@@ -65,50 +64,49 @@ class PairHead(nn.Module):
 
 
 class ClassificationHead(nn.Module):
-    """Pooled row -> dense, tanh, dropout, classifier, for fine-tuning.
+    """Pooled row -> dense, tanh, dropout, classifier (`mlp`), or dropout, classifier (`linear`).
 
     `cls` takes the first token, `last` the last one (the only one that has seen the row in a causal
-    encoder), `mean` the average over the row, `cls_mean` and `last_mean` two of them side by side.
+    encoder), `mean` and `max` go over the row, `attention` weighs its tokens by a learned query
+    (`query`, zero at the start: the mean), `cls_mean` and `last_mean` are two side by side.
 
     Raises:
-        ValueError: an unknown pooling.
+        ValueError: an unknown pooling or kind.
     """
 
     def __init__(
-        self, hidden_size: int, num_labels: int, pooling: str = "cls", dropout: float = 0.1
+        self,
+        hidden_size: int,
+        num_labels: int,
+        pooling: str = "cls",
+        dropout: float = 0.1,
+        *,
+        kind: str = "mlp",
     ) -> None:
         super().__init__()
-        if pooling not in POOLINGS:
-            raise ValueError(
-                f"pooling={pooling} is unknown; allowed are {', '.join(POOLINGS)}. "
-                "For example evaluation.finetune.pooling=cls"
-            )
+        for name, given, allowed in (("pooling", pooling, POOLINGS), ("head", kind, HEADS)):
+            if given not in allowed:
+                raise ValueError(
+                    f"{name}={given} is unknown; allowed are {', '.join(allowed)}. "
+                    f"For example evaluation.finetune.{name}={allowed[0]}"
+                )
         self.pooling, self.dropout = pooling, dropout
-        pooled_size = 2 * hidden_size if pooling.endswith("_mean") else hidden_size
-        self.dense = Linear(pooled_size, hidden_size)
-        self.classifier = Linear(hidden_size, num_labels)
+        size = pooled_size(hidden_size, pooling)
+        query = torch.full((hidden_size,), math.nan) if pooling == "attention" else None
+        self.query = None if query is None else nn.Parameter(query)
+        self.dense = Linear(size, hidden_size) if kind == "mlp" else None
+        self.classifier = Linear(hidden_size if kind == "mlp" else size, num_labels)
 
     def forward(self, hidden: Tensor, cu_seqlens: Tensor) -> Tensor:
         """(N, D) -> (R, num_labels)."""
-        x = torch.tanh(self.dense(pool(hidden, cu_seqlens, self.pooling)))
+        return self.classify(pool(hidden, cu_seqlens, self.pooling, query=self.query))
+
+    def classify(self, pooled: Tensor) -> Tensor:
+        """(R, D) or (R, 2 D) -> (R, num_labels)."""
+        x = pooled if self.dense is None else torch.tanh(self.dense(pooled))
         if self.training and self.dropout:
             x = F.dropout(x, self.dropout)
         return self.classifier(x)
-
-
-def pool(hidden: Tensor, cu_seqlens: Tensor, pooling: str) -> Tensor:
-    """(N, D) -> (R, D), or (R, 2 D) for `cls_mean` and `last_mean`."""
-    place = cu_seqlens[1:] - 1 if pooling.startswith("last") else cu_seqlens[:-1]
-    if pooling in ("cls", "last"):
-        return hidden.index_select(0, place)
-    lengths = cu_seqlens.diff()
-    row = torch.arange(lengths.numel(), device=hidden.device)
-    row = row.repeat_interleave(lengths, output_size=hidden.shape[0])
-    total = hidden.new_zeros(lengths.numel(), hidden.shape[1]).index_add(0, row, hidden)
-    mean = total / lengths.clamp(min=1).unsqueeze(1)
-    if pooling == "mean":
-        return mean
-    return torch.cat([hidden.index_select(0, place), mean], dim=1)
 
 
 @dataclass

@@ -9,7 +9,7 @@ Legend: n rows, T tokens of all rows.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -81,6 +81,8 @@ class EncodedTask:
     scored: dict[str, Rows]
     center: float
     scale: float
+    metric: str = "accuracy"  # the task's first one; judges evaluations on held-out examples
+    scored_examples: dict[str, np.ndarray] = field(default_factory=dict)  # their numbers, ascending
 
     def longest(self) -> int:
         return max(int(rows.lengths.max()) for rows in (self.train, *self.scored.values()))
@@ -92,28 +94,46 @@ def encode_task(
     *,
     max_length: int,
     max_train_examples: int | None = None,
+    max_scored_examples: int | None = None,
     sample_seed: int = 0,
 ) -> EncodedTask:
-    """Sample the training examples if there is a cap, and tokenise everything once.
+    """Sample the examples where there is a cap, and tokenise everything once.
 
-    The sample depends on `sample_seed` and the task's name alone: all runs of a study train on the
-    same examples, as if the task had no others.
+    The samples depend on `sample_seed` and the names of task and split alone: all runs of a study
+    train on and are scored on the same examples, as if the task had no others. Splits that are only
+    predicted are whole, or left out where there is a cap: a part of a test set serves nobody.
     """
-    labels, texts = data.train.labels, data.train.texts
-    if max_train_examples is not None and max_train_examples < len(labels):
-        draw = rng.generator(sample_seed, "finetune_sample", data.spec.name)
-        chosen = np.sort(draw.permutation(len(labels))[:max_train_examples])
-        labels, texts = labels[chosen], [texts[i] for i in chosen]
+    name = data.spec.name
+    chosen = sample(len(data.train), max_train_examples, (sample_seed, "finetune_sample", name))
+    labels, texts = data.train.labels[chosen], [data.train.texts[i] for i in chosen]
     center, scale = 0.0, 1.0
     if data.spec.is_regression:
         center, scale = float(labels.mean()), float(labels.std()) or 1.0
         labels = (labels - center) / scale
+    numbers = {
+        split: sample(
+            len(examples), max_scored_examples, (sample_seed, "scored_sample", name, split)
+        )
+        for split, examples in data.evaluated.items()
+        if max_scored_examples is None or split in data.scored or split in data.spec.metrics_of
+    }
     scored = {
-        split: encode(tokenizer, examples.texts, max_length=max_length)
-        for split, examples in data.scored.items()
+        split: encode(
+            tokenizer,
+            [data.evaluated[split].texts[i] for i in which],
+            max_length=max_length,
+        )
+        for split, which in numbers.items()
     }
     train = encode(tokenizer, texts, max_length=max_length)
-    spec = data.spec
     return EncodedTask(
-        spec.name, spec.num_outputs, spec.is_regression, train, labels, scored, center, scale
-    )
+        name, data.spec.num_outputs, data.spec.is_regression, train, labels, scored, center, scale,
+        data.spec.metrics[0], numbers,
+    )  # fmt: skip
+
+
+def sample(number: int, cap: int | None, stream: tuple) -> np.ndarray:
+    """Numbers of `cap` of `number` examples in ascending order; all of them without a cap."""
+    if cap is None or cap >= number:
+        return np.arange(number)
+    return np.sort(rng.generator(*stream).permutation(number)[:cap])

@@ -3,21 +3,35 @@
 jsonl: one object a line. parquet: label numbers are turned into names where the file carries its
 own (written by `datasets`), because another file may count its classes in another order. tsv: a
 header line, tabs, no quoting - GLUE's own files hold stray quotes that a csv reader would pair up.
+csv: a header line, quoting as in RFC 4180.
 """
 
 from __future__ import annotations
 
+import csv
 import json
 import math
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
-FORMATS = ("jsonl", "parquet", "tsv")
+FORMATS = ("jsonl", "parquet", "tsv", "csv")
+
+
+def task_folder(path: str | Path, suite: str, name: str) -> Path:
+    """`<path>/<name>`, or `<path>/<suite>/<name>` where only that is there, or `<path>` itself
+    where neither is and it holds a file named `train`."""
+    root = Path(path).expanduser()
+    for folder in (root / name, root / suite / name):
+        if folder.is_dir():
+            return folder
+    if any((root / f"train.{suffix}").is_file() for suffix in FORMATS):
+        return root
+    return root / name
 
 
 def read_rows(file: Path) -> list[dict[str, Any]]:
-    """All rows of a .jsonl, .tsv or .parquet file.
+    """All rows of a .jsonl, .tsv, .csv or .parquet file.
 
     Raises:
         ValueError: unreadable, or not what its suffix says; names the file and the line.
@@ -28,6 +42,9 @@ def read_rows(file: Path) -> list[dict[str, Any]]:
                 return [_json_row(file, i, line) for i, line in enumerate(lines, 1) if line.strip()]
         if file.suffix == ".tsv":
             return _tsv_rows(file, file.read_text(encoding="utf-8"))
+        if file.suffix == ".csv":
+            with file.open(encoding="utf-8-sig", newline="") as lines:
+                return _csv_rows(file, lines)
         return _parquet_rows(file)
     except (OSError, UnicodeDecodeError) as error:
         raise ValueError(f"{file} cannot be read: {error}") from error
@@ -60,6 +77,21 @@ def _tsv_rows(file: Path, text: str) -> list[dict[str, Any]]:
     return rows
 
 
+def _csv_rows(file: Path, lines: TextIO) -> list[dict[str, Any]]:
+    try:
+        table = [cells for cells in csv.reader(lines, strict=True) if cells]
+    except csv.Error as error:
+        raise ValueError(f"{file} is not a readable csv file: {error}") from error
+    header = table[0] if table else []
+    for number, cells in enumerate(table, 1):
+        if len(cells) != len(header):
+            raise ValueError(
+                f"{file}, row {number} has {len(cells)} cells, the header has {len(header)} "
+                f"({header}); a cell that holds a comma stands in double quotes"
+            )
+    return [dict(zip(header, cells, strict=True)) for cells in table[1:]]
+
+
 def _parquet_rows(file: Path) -> list[dict[str, Any]]:
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -72,20 +104,32 @@ def _parquet_rows(file: Path) -> list[dict[str, Any]]:
     features = carried.get("info", {}).get("features", {})
     rows = table.to_pylist()
     for column, feature in features.items():
-        if isinstance(feature, dict) and feature.get("names"):
-            rows = named_labels(rows, column, feature["names"])
+        rows = named_labels(rows, column, feature_names(feature))
     return rows
 
 
+def feature_names(feature: Any) -> Any:
+    """Names that a stored feature carries, one of a column of lists among them; None if none."""
+    while isinstance(feature, dict) and isinstance(feature.get("feature"), dict):
+        feature = feature["feature"]
+    return feature.get("names") if isinstance(feature, dict) else None
+
+
 def named_labels(rows: list[dict[str, Any]], column: str, names: Any) -> list[dict[str, Any]]:
-    """Label numbers replaced by the names that the source itself gives; a hidden -1 stays."""
+    """Label numbers, or those in lists, replaced by the source's names; a hidden -1 stays."""
     if not names:
         return rows
+    if rows and isinstance(rows[0][column], list):
+        return [{**row, column: [_named(i, names) for i in row[column] or ()]} for row in rows]
     numbered = [isinstance(row[column], int) and row[column] >= 0 for row in rows]
     return [
         {**row, column: names[row[column]]} if known else row
         for row, known in zip(rows, numbered, strict=True)
     ]
+
+
+def _named(label: Any, names: Any) -> Any:
+    return names[label] if isinstance(label, int) and label >= 0 else label
 
 
 def regression_value(label: Any) -> float:
@@ -106,7 +150,7 @@ def class_reader(labels: tuple[str, ...]) -> Callable[[Any], int]:
         number = _number(label)
         if number in range(len(labels)):
             return int(number)
-        hidden = " (hidden: it can be neither trained on nor scored)" if number == -1 else ""
+        hidden = " (hidden: predicted_splits predicts it)" if number == -1 else ""
         allowed = ", ".join(f"{index} = {name}" for index, name in enumerate(labels))
         raise ValueError(f"label {label!r}{hidden}, allowed are {allowed}")
 

@@ -1,81 +1,79 @@
-"""Predictions and labels of a whole split -> named scores, baselines and averages.
+"""Predictions and labels of a whole split -> named scores and baselines, in numpy alone.
 
-Every score is computed once over all examples (never a mean over batches) by torchmetrics, with the
-averaging named here: its defaults would make F1 the micro one and accuracy class-averaged. Where a
+Every score is computed once over all examples (never a mean over batches), with the averaging
+named here; tests hold each equal to torchmetrics, scikit-learn and scipy. Each takes `weights` -
+how often an example counts - so that a thousand resamples are one call (`uncertainty`). Where a
 score is undefined it is 0 - the convention of GLUE's own scorer - and a flag stands beside it, so
-that an average can say what it rests on.
+that an average can say what it rests on. Legend: n examples, B sets of weights, C classes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 
-# GLUE without WNLI; each task the plain mean of its scores here, the rule the plain mean of tasks.
-MEAN8: dict[str, tuple[str, ...]] = {
-    "cola": ("mcc",),
-    "sst2": ("accuracy",),
-    "mrpc": ("f1", "accuracy"),
-    "stsb": ("pearson", "spearman"),
-    "qqp": ("f1", "accuracy"),
-    "mnli": ("matched_accuracy", "mismatched_accuracy"),
-    "qnli": ("accuracy",),
-    "rte": ("accuracy",),
-}
-RULES = {"mean8": MEAN8}
+BELOW_CHANCE_SDS = 4.0
 
 
 class Score(NamedTuple):
-    """A value that is always a number. `flag`: None | degenerate | undefined | not_finite."""
+    """A value that is always a number. `flag`: None | degenerate | undefined | not_finite |
+    below_chance."""
 
     value: float
     flag: str | None = None
 
 
-def accuracy(predictions: np.ndarray, labels: np.ndarray) -> Score:
-    """Share of examples whose class is right (micro, not a mean of class recalls)."""
-    from torchmetrics.functional.classification import multiclass_accuracy
-
-    classes = _num_classes(predictions, labels)
-    found = multiclass_accuracy(*_tensors(predictions, labels), classes, average="micro")
-    return Score(float(found))
+def accuracy(predictions: np.ndarray, labels: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """Share of examples whose class is right (micro, not a mean of class recalls), (B,)."""
+    return weights @ (predictions == labels) / weights.sum(axis=1)
 
 
-def f1(predictions: np.ndarray, labels: np.ndarray) -> Score:
-    """F1 of class 1; 0 where class 1 is never predicted."""
-    from torchmetrics.functional.classification import binary_f1_score
-
-    flag = None if np.any(predictions == 1) or np.any(labels == 1) else "degenerate"
-    return Score(float(binary_f1_score(*_tensors(predictions, labels))), flag)
+def f1(predictions: np.ndarray, labels: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """F1 of class 1; 0 where class 1 is never right, (B,)."""
+    found, gold = predictions == 1, labels == 1
+    return _ratio(2.0 * (weights @ (found & gold)), weights @ found + weights @ gold)
 
 
-def mcc(predictions: np.ndarray, labels: np.ndarray) -> Score:
-    """Matthews correlation; 0 and `degenerate` where predictions or labels hold one class only."""
-    from torchmetrics.functional.classification import multiclass_matthews_corrcoef
+def mcc(predictions: np.ndarray, labels: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """Matthews correlation of any number of classes (Gorodkin 2004), (B,).
 
-    if len(np.unique(predictions)) < 2 or len(np.unique(labels)) < 2:
-        return Score(0.0, "degenerate")
-    classes = _num_classes(predictions, labels)
-    return Score(float(multiclass_matthews_corrcoef(*_tensors(predictions, labels), classes)))
-
-
-def pearson(predictions: np.ndarray, labels: np.ndarray) -> Score:
-    """Linear correlation; 0 and `undefined` where either side is constant."""
-    from torchmetrics.functional import pearson_corrcoef
-
-    return _correlation(pearson_corrcoef, predictions, labels)
+    0 where predictions or labels hold one class only.
+    """
+    classes = np.unique(np.concatenate([predictions, labels]))
+    found = weights @ (predictions[:, None] == classes)  # (B, C)
+    gold = weights @ (labels[:, None] == classes)
+    total = weights.sum(axis=1, dtype=np.float64)
+    right = weights @ (predictions == labels)
+    over = right * total - (found * gold).sum(axis=1)
+    spread = [total**2 - (side.astype(np.float64) ** 2).sum(axis=1) for side in (found, gold)]
+    return _ratio(over, np.sqrt(spread[0]) * np.sqrt(spread[1]))
 
 
-def spearman(predictions: np.ndarray, labels: np.ndarray) -> Score:
-    """Rank correlation (ties share their mean rank); 0 and `undefined` as in `pearson`."""
-    from torchmetrics.functional import spearman_corrcoef
+def pearson(predictions: np.ndarray, labels: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """Linear correlation; 0 where either side is constant, (B,)."""
+    n = weights.sum(axis=1, dtype=np.float64)
+    x, y = _standard(predictions), _standard(labels)
+    mean_x, mean_y = weights @ x / n, weights @ y / n
+    over = weights @ (x * y) / n - mean_x * mean_y
+    spread_x = np.maximum(weights @ (x * x) / n - mean_x**2, 0.0)
+    spread_y = np.maximum(weights @ (y * y) / n - mean_y**2, 0.0)
+    return np.clip(_ratio(over, np.sqrt(spread_x * spread_y)), -1.0, 1.0)
 
-    return _correlation(spearman_corrcoef, predictions, labels)
+
+def spearman(predictions: np.ndarray, labels: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """Rank correlation (ties share their mean rank); 0 where either side is constant, (B,)."""
+    x, y = _ranks(predictions, weights), _ranks(labels, weights)
+    weighted = weights * x
+    over = np.einsum("bn,bn->b", weighted, y)
+    spread_x = np.einsum("bn,bn->b", weighted, x)
+    spread_y = np.einsum("bn,bn->b", weights * y, y)
+    return np.clip(_ratio(over, np.sqrt(spread_x * spread_y)), -1.0, 1.0)
 
 
-METRICS: dict[str, Callable[[np.ndarray, np.ndarray], Score]] = {
+Metric = Callable[[np.ndarray, np.ndarray, np.ndarray], np.ndarray]
+METRICS: dict[str, Metric] = {
     "accuracy": accuracy,
     "f1": f1,
     "mcc": mcc,
@@ -98,10 +96,21 @@ def check_metrics(names: tuple[str, ...], *, regression: bool, task: str) -> Non
         raise ValueError(f"task {task!r}: metrics {wrong} do not fit {kind}; allowed: {allowed}")
 
 
-def score(name: str, predictions: np.ndarray, labels: np.ndarray) -> Score:
-    """One metric over all examples of a split, both arguments (n,)."""
+def score(
+    name: str, predictions: np.ndarray, labels: np.ndarray, *, num_classes: int | None = None
+) -> Score:
+    """One metric over all examples of a split, both arguments (n,).
+
+    With `num_classes` (correlations need none) a score far below what guessing gets is flagged
+    `below_chance`: labels and predictions are then likely numbered in different orders.
+    """
+    predictions, labels = np.asarray(predictions), np.asarray(labels)
     assert len(predictions) == len(labels) > 0
-    return METRICS[name](np.asarray(predictions), np.asarray(labels))
+    flag = _undefined(name, predictions, labels)
+    if flag is not None and name != "f1":
+        return Score(0.0, flag)
+    value = float(METRICS[name](predictions, labels, np.ones((1, len(labels))))[0])
+    return Score(value, flag or _below_chance(name, value, len(labels), num_classes))
 
 
 def majority_prediction(train_labels: np.ndarray, *, regression: bool) -> float:
@@ -118,41 +127,50 @@ def is_constant(values: np.ndarray) -> bool:
     return bool((values == values[0]).all())
 
 
-def average(rule: str, scores: Mapping[str, float]) -> dict[str, Any]:
-    """Apply an aggregation rule to scores such as `glue/cola/mcc`.
-
-    Returns {"value", "missing", "formula"}; the value is None where any score is missing: the
-    average of fewer tasks is another quantity and does not get this name.
-    """
-    tasks = RULES[rule]
-    needed = {task: [f"glue/{task}/{metric}" for metric in tasks[task]] for task in tasks}
-    missing = [name for names in needed.values() for name in names if name not in scores]
-    value = None
-    if not missing:
-        value = float(np.mean([np.mean([scores[n] for n in names]) for names in needed.values()]))
-    formula = ", ".join(f"{task} {'/'.join(metrics)}" for task, metrics in tasks.items())
-    return {"value": value, "missing": missing, "formula": f"mean over tasks of: {formula}"}
+def _undefined(name: str, predictions: np.ndarray, labels: np.ndarray) -> str | None:
+    if name in REGRESSION_METRICS:
+        if not np.isfinite(predictions).all():
+            return "not_finite"
+        return "undefined" if is_constant(predictions) or is_constant(labels) else None
+    if name == "mcc" and (len(np.unique(predictions)) < 2 or len(np.unique(labels)) < 2):
+        return "degenerate"
+    if name == "f1" and not (np.any(predictions == 1) or np.any(labels == 1)):
+        return "degenerate"
+    return None
 
 
-def _correlation(function: Any, predictions: np.ndarray, labels: np.ndarray) -> Score:
-    predictions, labels = predictions.astype(np.float64), labels.astype(np.float64)
-    if not np.isfinite(predictions).all():
-        return Score(0.0, "not_finite")
-    if is_constant(predictions) or is_constant(labels):
-        return Score(0.0, "undefined")
-    # Correlation has no scale; the library warns about small variances, so it is given unit ones.
-    return Score(float(function(*_tensors(_standard(predictions), _standard(labels)))))
+def _below_chance(name: str, value: float, n: int, num_classes: int | None) -> str | None:
+    """FAULTS B19: accuracy of an even guess, or a correlation of 0, less 4 standard deviations."""
+    if name in ("mcc", *REGRESSION_METRICS):
+        chance, sd = 0.0, max(n - 1, 1) ** -0.5
+    elif name == "accuracy" and num_classes is not None:
+        chance = 1.0 / num_classes
+        sd = (chance * (1.0 - chance) / n) ** 0.5
+    else:
+        return None
+    return "below_chance" if value < chance - BELOW_CHANCE_SDS * sd else None
+
+
+def _ratio(over: np.ndarray, under: np.ndarray) -> np.ndarray:
+    """Quotient, 0 where the divisor is (up to rounding) 0."""
+    tiny = under <= 1e-12
+    return np.where(tiny, 0.0, over / np.where(tiny, 1.0, under))
 
 
 def _standard(values: np.ndarray) -> np.ndarray:
-    return (values - values.mean()) / values.std()
+    """Mean 0 and s.d. 1: correlation has no scale, and small values would lose their bits."""
+    values = values.astype(np.float64)
+    return (values - values.mean()) / (values.std() or 1.0)
 
 
-def _num_classes(predictions: np.ndarray, labels: np.ndarray) -> int:
-    return int(max(predictions.max(), labels.max(), 1)) + 1
-
-
-def _tensors(predictions: np.ndarray, labels: np.ndarray) -> tuple[Any, Any]:
-    import torch
-
-    return torch.from_numpy(predictions.copy()), torch.from_numpy(labels.copy())
+def _ranks(values: np.ndarray, weights: np.ndarray) -> np.ndarray:
+    """Mean ranks under each set of weights, less their weighted mean, (B, n)."""
+    order = np.argsort(values, kind="stable")
+    starts = np.flatnonzero(np.diff(values[order], prepend=-np.inf))  # of equal values
+    held = weights[:, order]
+    if len(starts) < len(values):
+        held = np.add.reduceat(held, starts, axis=1)  # (B, distinct values)
+    ranks = np.cumsum(held, axis=1) - held / 2.0 - weights.sum(axis=1, keepdims=True) / 2.0
+    group = np.empty(len(values), dtype=np.int64)
+    group[order] = np.repeat(np.arange(len(starts)), np.diff(starts, append=len(values)))
+    return ranks[:, group]

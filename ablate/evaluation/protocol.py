@@ -1,8 +1,9 @@
-"""A pretrained model, tasks and minimal pairs -> stored predictions and an `EvaluationResult`.
+"""A pretrained model and measurements -> stored predictions and an `EvaluationResult`.
 
-Each task is fitted `num_finetune_seeds` times and its predictions go to one parquet file; all
-numbers are computed from that table, whether it was made now or by a run that was interrupted. A
-file is used again iff its key (weights, tokenizer, data, hyper-parameters, seeds) is the same.
+Each measurement is taken in parts (a fit a fine-tuning seed), and each part is stored as soon as
+there is one, under a key of all that decides it: weights, tokenizer, data, hyper-parameters, seeds.
+So an interrupted protocol goes on where it was, and another run of the same weights takes what is
+there. All numbers are computed from the stored parts, whether they were made now or before.
 """
 
 from __future__ import annotations
@@ -10,211 +11,223 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
-import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from ablate.encoder.heads import MaskedLanguageModel
-from ablate.evaluation import predictions
-from ablate.evaluation.encoding import encode_task
-from ablate.evaluation.finetune import FinetuneSettings, finetune
-from ablate.evaluation.minimal_pairs import is_causal, score_pairs
-from ablate.evaluation.predictions import Table
-from ablate.evaluation.scoring import EvaluationResult, add_averages, add_pairs, add_task
-from ablate.evaluation.tasks import TaskData
+from ablate.evaluation import predictions, workers
+from ablate.evaluation.averages import add_averages
+from ablate.evaluation.measurement import (
+    EvaluationResult,
+    Measurement,
+    Part,
+    Setup,
+    Subject,
+    weights_hash,
+)
+from ablate.evaluation.plan import Plan
+from ablate.evaluation.settings import FinetuneSettings
+from ablate.evaluation.workers import Done, Progress, Task
 
 if TYPE_CHECKING:
     from ablate.tokens.tokenizer import Tokenizer
 
-FORMAT_VERSION = 1  # of the parquet files and of what decides their content
-Progress = Callable[[str, int, int], None]
-
-
-@dataclass(frozen=True)
-class _Job:
-    """What all tasks of one call share; `key` is the part of the files' keys that they share."""
-
-    model: MaskedLanguageModel
-    tokenizer: Tokenizer
-    settings: FinetuneSettings
-    seed: int
-    num_finetune_seeds: int
-    folder: Path
-    on_progress: Progress
-    key: dict[str, Any]
+FORMAT_VERSION = 2  # of the parquet files and of what decides their content
 
 
 def evaluate(
     model: MaskedLanguageModel,
     tokenizer: Tokenizer,
     *,
-    tasks: Sequence[TaskData],
-    pairs: Sequence[Mapping[str, Any]] = (),
+    measurements: Sequence[Measurement],
     seed: int,
     num_finetune_seeds: int = 1,
     out_dir: str | Path,
-    pairs_name: str = "synthetic/minimal_pairs",
+    fits_dir: str | Path | None = None,
+    threads: int = 1,
+    devices: Sequence[str] = ("cpu",),
     on_progress: Progress | None = None,
+    plan: Plan | None = None,
     **settings: Any,
 ) -> EvaluationResult:
-    """Fine-tune on each task, score the pairs, write `out_dir/predictions/<task>.parquet`.
+    """Take every measurement and write `out_dir/predictions/<name>.parquet`.
 
     Args:
         seed: the pretraining seed of the model; names the random streams.
-        pairs_name: `<suite>/<name>` of the pairs' score and file.
-        on_progress: called with (task, done, total): steps of all its fits, or sentences.
-        settings: fields of `FinetuneSettings`; `max_length` and `precision` hold for pairs too.
+        fits_dir: where parts are kept for other runs of these weights; `out_dir/fits` if None.
+        threads: of each fit; part of a result's key, since it can change its last bits.
+        devices: one worker process each; a single one is this process. The file that starts more
+            needs an `if __name__ == "__main__"` guard.
+        on_progress: called with (name, done, total): steps of a fit, or finished fits.
+        plan: settings of single tasks, grids, and tasks that start from another's fit.
+        settings: fields of `FinetuneSettings`.
     """
     if num_finetune_seeds < 1:
         raise ValueError(
             f"evaluation.finetune.num_seeds={num_finetune_seeds} is not possible: give 1 or more"
         )
-    if tasks and is_causal(model) and FinetuneSettings(**settings).pooling.startswith("cls"):
-        raise ValueError(
-            "evaluation.finetune.pooling=cls or cls_mean reads a row's first token, which sees no "
-            "other token in a causal encoder; type evaluation.finetune.pooling=last_mean"
-        )
-    assert len({data.spec.name for data in tasks}) == len(tasks), "one file and entry a task"
-    job = _Job(
-        model,
-        tokenizer,
-        FinetuneSettings(**settings),
+    assert len({m.name for m in measurements}) == len(measurements), "one file and entry a name"
+    plan = plan or Plan()
+    shared = Setup(
         seed,
+        FinetuneSettings(**settings),
         num_finetune_seeds,
-        Path(out_dir) / "predictions",
-        on_progress or (lambda task, done, total: None),
-        {"format": FORMAT_VERSION, "weights": weights_hash(model), "tokenizer": tokenizer.hash},
+        Path(fits_dir) if fits_dir is not None else Path(out_dir) / "fits",
     )
-    result = EvaluationResult()
-    for data in tasks:
-        began = time.perf_counter()
-        add_task(result, data, *_task_table(job, data), job.settings)
-        result.seconds[data.spec.name] = time.perf_counter() - began
-    if pairs:
-        began = time.perf_counter()
-        add_pairs(result, pairs_name, *_pairs_table(job, pairs, pairs_name.split("/")[-1]))
-        result.seconds[pairs_name.split("/")[-1]] = time.perf_counter() - began
-    add_averages(result, tasks)
+    subject = Subject(model, tokenizer, weights_hash(model))
+    setups = {m.name: plan.setup_of(m, shared) for m in measurements}
+    dependents = plan.dependents(measurements)
+    keys = _keys(measurements, subject, setups, threads, plan.start_from, dependents)
+    parts, missing = _stored(measurements, setups, keys)
+    first, second, encoders = _waves(measurements, setups, keys, missing, plan, dependents)
+    result = EvaluationResult(seconds={m.name: 0.0 for m in measurements})
+    progress = on_progress or (lambda name, done, total: None)
+    for wave in (first, second):
+        for task, done in _measured(subject, shared, wave, threads, devices, progress):
+            name, number = task.measurement.name, task.number
+            key = keys[name, number]
+            predictions.write(_file(shared, name, number, key), done.part, key=key)
+            parts[name, number] = done.part
+            result.seconds[name] += done.seconds
+    for measurement in measurements:
+        setup = setups[measurement.name]
+        numbers = range(measurement.num_parts(setup))
+        own = [parts[measurement.name, number] for number in numbers]
+        predictions.write(
+            Path(out_dir) / "predictions" / f"{measurement.name}.parquet",
+            predictions.joined(own),
+            key={"parts": [keys[measurement.name, number] for number in numbers]},
+        )
+        measurement.add_to(result, own, setup)
+    add_averages(result)
+    for average in result.averages.values():  # no average goes without it
+        average["start_from"] = dict.fromkeys(dependents, plan.start_from)
+    for file in encoders:
+        file.unlink(missing_ok=True)
     return result
 
 
-def weights_hash(model: MaskedLanguageModel) -> str:
-    """Identity of the parameters: a result of other weights is never taken for this model's."""
-    digest = hashlib.blake2b(digest_size=16)
-    for name, tensor in sorted(model.state_dict().items()):
-        digest.update(f"{name}{tuple(tensor.shape)}{tensor.dtype}".encode())
-        digest.update(tensor.detach().float().cpu().contiguous().numpy().tobytes())
-    return digest.hexdigest()
-
-
-def _task_table(job: _Job, data: TaskData) -> tuple[Table, dict[str, Any]]:
-    """The task's predictions and the facts of its fits, from the file or from new fits."""
-    key = {
-        **job.key,
-        "data": data.hash(),
-        "seed": job.seed,
-        "num_finetune_seeds": job.num_finetune_seeds,
-        "settings": dataclasses.asdict(job.settings),
+def _keys(
+    measurements: Sequence[Measurement],
+    subject: Subject,
+    setups: Mapping[str, Setup],
+    threads: int,
+    source: str | None,
+    dependents: Sequence[str],
+) -> dict[tuple[str, int], dict[str, Any]]:
+    """The key of each part; that of a fit which starts from another's encoder holds that one's."""
+    keys = {
+        (m.name, number): _key(m, subject, setups[m.name], number, threads)
+        for m in measurements
+        for number in range(m.num_parts(setups[m.name]))
     }
-    file = job.folder / f"{data.spec.name}.parquet"
-    table_and_facts = predictions.read(file, key=key)
-    if table_and_facts is None:
-        table_and_facts = _fit_task(job, data)
-        predictions.write(file, table_and_facts[0], key=key, facts=table_and_facts[1])
-    return table_and_facts
+    starts = [key for (name, _), key in keys.items() if name == source]
+    for (name, number), key in keys.items():
+        if name in dependents:
+            key["start_from"] = {"task": source, "key": starts[number % len(starts)]}
+    return keys
 
 
-def _fit_task(job: _Job, data: TaskData) -> tuple[Table, dict[str, Any]]:
-    """All fits of one task: a row an example, split and fit."""
-    settings = job.settings
-    task = encode_task(
-        data,
-        job.tokenizer,
-        max_length=settings.max_length,
-        max_train_examples=settings.max_train_examples,
-        sample_seed=settings.sample_seed,
-    )
-    fits = []
-    for number in range(job.num_finetune_seeds):
+def _waves(
+    measurements: Sequence[Measurement],
+    setups: dict[str, Setup],
+    keys: Mapping[tuple[str, int], dict[str, Any]],
+    missing: list[Task],
+    plan: Plan,
+    dependents: Sequence[str],
+) -> tuple[list[Task], list[Task], list[Path]]:
+    """What is measured first, what after it, and the encoders that lie in between.
 
-        def on_step(done: int, total: int, before: int = number) -> None:
-            job.on_progress(data.spec.name, before * total + done, job.num_finetune_seeds * total)
-
-        fits.append(
-            finetune(
-                job.model, task, settings, seed=job.seed, finetune_seed=number, on_step=on_step
+    A fit of the source whose predictions are stored is done again where its encoder is needed and
+    gone. Setups of source and dependents get the files.
+    """
+    source = next((m for m in measurements if m.name == plan.start_from), None)
+    files: list[Path] = []
+    if dependents and source is not None:
+        folder = setups[source.name].folder
+        files = [
+            folder / "encoders" / _file(setups[source.name], *place, key).with_suffix(".pt").name
+            for place, key in keys.items()
+            if place[0] == source.name
+        ]
+        waiting = [t.number % len(files) for t in missing if t.measurement.name in dependents]
+        there = {t.number for t in missing if t.measurement.name == source.name}
+        again = [i for i in sorted({*waiting} - there) if not files[i].is_file()]
+        missing = [*missing, *(Task(source, number) for number in again)]
+        for name in dependents:
+            setups[name] = dataclasses.replace(
+                setups[name], start_from=source.name, encoder_in=tuple(files)
             )
-        )
-    parts = [
-        _columns(data, split, fit.outputs[split], number)
-        for number, fit in enumerate(fits)
-        for split in data.scored
-    ]
-    table = {name: [value for part in parts for value in part[name]] for name in parts[0]}
-    rows = {"train": task.train, **task.scored}
-    return table, {
-        "steps": fits[0].steps,
-        "new_weights": list(fits[0].new_weights),
-        "attention_kernel": fits[0].kernel,
-        "num_train_examples": len(task.train),
-        "num_train_available": len(data.train),
-        "truncated_tokens": {split: part.truncated_tokens for split, part in rows.items()},
-        "train_loss_by_seed": [fit.train_loss for fit in fits],
-    }
+        if waiting:
+            setups[source.name] = dataclasses.replace(setups[source.name], encoder_out=tuple(files))
+    tasks = [Task(m, number, setups[m.name]) for m, number, _ in missing]
+    waits = [task.measurement.name in dependents for task in tasks]
+    first, second = (
+        [task for task, later in zip(tasks, waits, strict=True) if later is wanted]
+        for wanted in (False, True)
+    )
+    return first, second, files
 
 
-def _columns(data: TaskData, split: str, outputs: np.ndarray, number: int) -> Table:
-    """Columns of one fit on one split; NaN outputs (a diverged fit) stay visible in `score_*`."""
-    examples = data.scored[split]
-    clean = np.nan_to_num(outputs, nan=0.0)
-    predicted = clean[:, 0].astype(np.float64) if data.spec.is_regression else clean.argmax(1)
+def _key(
+    measurement: Measurement, subject: Subject, setup: Setup, number: int, threads: int
+) -> dict[str, Any]:
     return {
-        "example_id": list(examples.ids),
-        "label": examples.labels.tolist(),
-        "prediction": predicted.tolist(),
-        "split": [split] * len(examples),
-        "finetune_seed": [number] * len(examples),
-        **{f"score_{i}": outputs[:, i].tolist() for i in range(outputs.shape[1])},
+        "format": FORMAT_VERSION,
+        "weights": subject.weights,
+        "tokenizer": subject.tokenizer.hash,
+        "threads": threads,
+        "measurement": measurement.key(setup),
+        "part": number,
     }
 
 
-def _pairs_table(
-    job: _Job, pairs: Sequence[Mapping[str, Any]], name: str
-) -> tuple[Table, dict[str, Any]]:
-    content = json.dumps([sorted(pair.items()) for pair in pairs], default=str).encode()
-    key = {
-        **job.key,
-        "data": hashlib.blake2b(content, digest_size=8).hexdigest(),
-        "max_length": job.settings.max_length,
-        "precision": job.settings.precision,
-    }
-    if is_causal(job.model):  # equal weights say something else with a mask over what follows
-        key["likelihood"] = "causal"
-    file = job.folder / f"{name}.parquet"
-    table_and_facts = predictions.read(file, key=key)
-    if table_and_facts is None:
-        found = score_pairs(
-            job.model,
-            job.tokenizer,
-            pairs,
-            max_length=job.settings.max_length,
-            precision=job.settings.precision,
-            on_progress=lambda done, total: job.on_progress(name, done, total),
+def _file(setup: Setup, name: str, number: int, key: dict[str, Any]) -> Path:
+    text = json.dumps(key, sort_keys=True).encode()
+    mark = hashlib.blake2b(text, digest_size=6).hexdigest()
+    return setup.folder / f"{name}-{number}-{mark}.parquet"
+
+
+def _stored(
+    measurements: Sequence[Measurement],
+    setups: Mapping[str, Setup],
+    keys: dict[tuple[str, int], dict[str, Any]],
+) -> tuple[dict[tuple[str, int], Part], list[Task]]:
+    """Parts that are there already, and the tasks of those that are not."""
+    parts, missing = {}, []
+    for measurement in measurements:
+        setup = setups[measurement.name]
+        for number in range(measurement.num_parts(setup)):
+            key = keys[measurement.name, number]
+            found = predictions.read(_file(setup, measurement.name, number, key), key=key)
+            if found is None:
+                missing.append(Task(measurement, number))
+            else:
+                parts[measurement.name, number] = found
+    return parts, missing
+
+
+def _measured(
+    subject: Subject,
+    setup: Setup,
+    tasks: list[Task],
+    threads: int,
+    devices: Sequence[str],
+    on_progress: Progress,
+) -> Iterator[tuple[Task, Done]]:
+    """(task, done) as they come; the model goes back to where it was."""
+    devices = list(devices)[: len(tasks)]
+    if len(devices) > 1:
+        yield from workers.measure_in_workers(
+            subject, setup, tasks, threads=threads, devices=devices, on_progress=on_progress
         )
-        table: Table = {
-            "example_id": found.ids,
-            "label": [1.0] * len(found.ids),
-            "prediction": found.wins.tolist(),
-            "split": ["validation"] * len(found.ids),
-            "finetune_seed": [0] * len(found.ids),
-            "paradigm": found.paradigms,
-            "log_likelihood_good": found.good.tolist(),
-            "log_likelihood_bad": found.bad.tolist(),
-        }
-        table_and_facts = table, {"truncated_tokens": found.truncated_tokens}
-        predictions.write(file, table, key=key, facts=table_and_facts[1])
-    return table_and_facts
+    elif tasks:
+        before = next(subject.model.parameters()).device
+        here = Subject(subject.model.to(devices[0]), subject.tokenizer, subject.weights)
+        try:
+            yield from workers.measure_here(
+                here, setup, tasks, threads=threads, on_progress=on_progress
+            )
+        finally:
+            subject.model.to(before)

@@ -1,137 +1,136 @@
-"""Tables of predictions -> scores, what they rest on, and averages.
+"""Stored parts of a task -> scores, and what they rest on.
 
-Nothing here looks at a model: every number follows from stored predictions, so that another rule
-can be applied to a finished run. Scores are means over fine-tuning seeds; these are nested in the
-pretraining seed and are no replication of it. A metric that is undefined for one of them counts as
-0 there (GLUE's convention) and its flag is kept.
+Nothing here looks at a model or at data, or imports torch: every number follows from stored
+predictions, so that another rule can be applied to a finished run. Scores are means over
+fine-tuning seeds; these are nested in the pretraining seed and are no replication of it. A metric
+that is undefined for one of them counts as 0 there (GLUE's convention) and its flag is kept.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ablate.evaluation import metrics
-from ablate.evaluation.finetune import FinetuneSettings
-from ablate.evaluation.minimal_pairs import PairScores
-from ablate.evaluation.predictions import Table
-from ablate.evaluation.tasks import TaskData
+from ablate.evaluation import metrics, uncertainty
+from ablate.evaluation.measurement import EvaluationResult, Part
+
+if TYPE_CHECKING:
+    from ablate.evaluation.fitting import FinetuneSettings
 
 
-@dataclass
-class EvaluationResult:
-    """`scores`: name -> number (shares and correlations in [0, 1] or [-1, 1], never NaN).
-
-    `details[task]` holds what the scores rest on and depends on nothing but the inputs;
-    `averages[rule]` has the value or what was missing; `seconds` is the wall time spent now, by
-    task (next to nothing for a task taken from its file).
-    """
-
-    scores: dict[str, float] = field(default_factory=dict)
-    details: dict[str, dict[str, Any]] = field(default_factory=dict)
-    averages: dict[str, dict[str, Any]] = field(default_factory=dict)
-    seconds: dict[str, float] = field(default_factory=dict)
+def add_task(result: EvaluationResult, parts: Sequence[Part], settings: FinetuneSettings) -> None:
+    """Scores of every split and metric of a task, with baseline, errors, flags, values by seed."""
+    facts = {**parts[0].facts, "hyper_parameters": dataclasses.asdict(settings)}
+    train_loss = [part.facts["train_loss"] for part in parts]
+    add_scores(result, facts, [part.table for part in parts], train_loss)
 
 
-def add_task(
+def add_scores(
     result: EvaluationResult,
-    data: TaskData,
-    table: Table,
-    facts: dict[str, Any],
-    settings: FinetuneSettings,
+    facts: Mapping[str, Any],
+    tables: Sequence[Mapping[str, Any]],
+    train_loss: Sequence[float],
 ) -> None:
-    """Scores of every split and metric of a task, with baseline, flags and values by seed."""
-    splits, seeds = np.array(table["split"]), np.array(table["finetune_seed"])
-    predicted, labels = np.array(table["prediction"]), np.array(table["label"])
-    outputs = np.array([table[name] for name in table if name.startswith("score_")])
-    entry: dict[str, Any] = {"metrics": {}, "n": {}, "collapsed": {}, "not_finite": {}}
-    for split in data.scored:
-        parts = [
-            (splits == split) & (seeds == seed) for seed in sorted(set(table["finetune_seed"]))
-        ]
-        gold, found = labels[parts[0]], [predicted[part] for part in parts]
+    """The same from facts that hold `hyper_parameters` and one table of columns a fit."""
+    kept = dict(facts)
+    spec, nothing = kept.pop("task"), kept.pop("nothing")
+    kept.pop("train_loss", None)
+    entry: dict[str, Any] = {
+        "metrics": {}, "n": {}, "collapsed": {}, "not_finite": {}, "error_correlations": [],
+    }  # fmt: skip
+    for split in dict.fromkeys(tables[0]["split"]):
+        here = [_of_split(table, split) for table in tables]
+        gold = here[0]["label"]
+        wanted = metrics_of(spec, split, gold)
+        if not wanted:
+            entry.setdefault("predicted", {})[split] = len(gold)
+            continue
         entry["n"][split] = len(gold)
-        entry["collapsed"][split] = [metrics.is_constant(values) for values in found]
-        entry["not_finite"][split] = [
-            not bool(np.isfinite(outputs[:, part]).all()) for part in parts
+        entry["collapsed"][split] = [metrics.is_constant(one["prediction"]) for one in here]
+        entry["not_finite"][split] = [not one["finite"].all() for one in here]
+        groups = merged_classes(spec, split)
+        found = [one["prediction"] if groups is None else groups[one["prediction"]] for one in here]
+        baseline = nothing[split] if isinstance(nothing, Mapping) else nothing
+        scored = _measure(wanted, found, gold, baseline, classes=_chance_classes(spec, groups))
+        names = {m: score_name(spec["suite"], spec["name"], split, m) for m in wanted}
+        entry["metrics"] |= {names[metric]: scored[0][metric] for metric in wanted}
+        entry["error_correlations"] += [
+            {"first": names[a], "second": names[b], "correlation": value}
+            for (a, b), value in scored[1].items()
         ]
-        for metric in data.spec.metrics:
-            name = _score_name(data, split, metric)
-            entry["metrics"][name] = _measure(metric, found, gold, data)
+        for name in names.values():
             result.scores[name] = float(np.mean(entry["metrics"][name]["by_seed"]))
-    result.details[data.spec.name] = {
-        **entry,
-        **facts,
-        "notes": dict(data.notes),
-        "hyper_parameters": dataclasses.asdict(settings),
+    result.details[spec["name"]] = {**entry, **kept, "train_loss_by_seed": list(train_loss)}
+
+
+def metrics_of(spec: Mapping[str, Any], split: str, labels: np.ndarray) -> list[str]:
+    """What a split is scored by; nothing where it is only predicted or a label of it is hidden."""
+    if split in spec["splits"]:
+        return list(spec["metrics"])
+    hidden = np.isnan(labels).any() if labels.dtype.kind == "f" else (labels < 0).any()
+    return [] if hidden else list((spec.get("metrics_of") or {}).get(split, ()))
+
+
+def merged_classes(spec: Mapping[str, Any], split: str) -> np.ndarray | None:
+    """Class of the head -> number of its group in a split whose file merges labels; else None."""
+    groups = (spec.get("merged_labels") or {}).get(split)
+    if groups is None:
+        return None
+    number = {name: i for i, members in enumerate(groups.values()) for name in members}
+    return np.array([number[name] for name in spec["labels"]])
+
+
+def _chance_classes(spec: Mapping[str, Any], groups: np.ndarray | None) -> int | None:
+    """Classes that an even guess chooses from; unknown where groups have unequal sizes."""
+    return None if groups is not None else len(spec["labels"]) or None
+
+
+def _of_split(table: Mapping[str, Any], split: str) -> dict[str, np.ndarray]:
+    """Labels, predictions and whether the outputs are finite, of one fit on one split, (n,)."""
+    here = np.array(table["split"]) == split
+    outputs = np.array([table[name] for name in table if name.startswith("score_")])
+    return {
+        "label": np.array(table["label"])[here],
+        "prediction": np.array(table["prediction"])[here],
+        "finite": np.isfinite(outputs[:, here]).all(axis=0),
     }
 
 
 def _measure(
-    metric: str, found: list[np.ndarray], gold: np.ndarray, data: TaskData
-) -> dict[str, Any]:
-    """One metric for each fit, beside what an answer that reads nothing gets."""
-    nothing = metrics.majority_prediction(data.train.labels, regression=data.spec.is_regression)
-    majority = metrics.score(metric, np.full_like(gold, nothing), gold)
-    scores = [metrics.score(metric, values, gold) for values in found]
-    return {
-        "metric": metric,
-        "n": len(gold),
-        "majority": majority.value,
-        "majority_flag": majority.flag,
-        "by_seed": [score.value for score in scores],
-        "flags": [score.flag for score in scores],
-    }
+    wanted: Sequence[str],
+    found: list[np.ndarray],
+    gold: np.ndarray,
+    nothing: float,
+    *,
+    classes: int | None,
+) -> tuple[dict[str, dict[str, Any]], dict[tuple[str, str], float]]:
+    """Each metric for each fit, beside what `nothing`, an answer that reads nothing, gets; and how
+    the sampling errors of each two metrics go together."""
+    errors, correlated = uncertainty.of_split(wanted, found, gold)
+    entries = {}
+    for metric in wanted:
+        majority = metrics.score(metric, np.full_like(gold, nothing), gold)
+        scores = [metrics.score(metric, values, gold, num_classes=classes) for values in found]
+        entries[metric] = {
+            "metric": metric,
+            "n": len(gold),
+            "majority": majority.value,
+            "majority_flag": majority.flag,
+            "standard_error": errors[metric].value,
+            "standard_error_method": errors[metric].method,
+            "by_seed": [score.value for score in scores],
+            "flags": [
+                score.flag or ("collapsed" if metrics.is_constant(values) else None)
+                for score, values in zip(scores, found, strict=True)
+            ],
+        }
+    return entries, correlated
 
 
-def _score_name(data: TaskData, split: str, metric: str) -> str:
+def score_name(suite: str, task: str, split: str, metric: str) -> str:
     """`glue/cola/mcc`; a split of another name stands before the metric: `matched_accuracy`."""
     part = split.removeprefix("validation").strip("_")
-    return f"{data.spec.suite}/{data.spec.name}/{part + '_' if part else ''}{metric}"
-
-
-def add_pairs(result: EvaluationResult, name: str, table: Table, facts: dict[str, Any]) -> None:
-    found = PairScores(
-        table["example_id"],
-        table["paradigm"],
-        np.array(table["log_likelihood_good"]),
-        np.array(table["log_likelihood_bad"]),
-        facts["truncated_tokens"],
-    )
-    result.scores[f"{name}/accuracy"] = found.accuracy
-    result.details[name.split("/")[-1]] = {
-        "metrics": {
-            f"{name}/accuracy": {
-                "metric": "accuracy",
-                "n": len(found.ids),
-                "majority": 0.5,
-                "majority_flag": None,
-                "by_seed": [found.accuracy],
-                "flags": [None],
-            }
-        },
-        "paradigms": found.by_paradigm(),
-        "ties": found.num_ties,
-        **facts,
-    }
-
-
-def add_averages(result: EvaluationResult, tasks: Sequence[TaskData]) -> None:
-    """Each rule that at least one task takes part in: its value, or what it lacks."""
-    if not any(data.spec.suite == "glue" and data.spec.in_average for data in tasks):
-        return
-    for rule in metrics.RULES:
-        found = metrics.average(rule, result.scores)
-        flagged = [
-            name
-            for entry in result.details.values()
-            for name, measured in entry["metrics"].items()
-            if any(measured["flags"])
-        ]
-        result.averages[f"glue/{rule}"] = {**found, "flagged": flagged}
-        if found["value"] is not None:
-            result.scores[f"glue/{rule}"] = found["value"]
+    return f"{suite}/{task}/{part + '_' if part else ''}{metric}"

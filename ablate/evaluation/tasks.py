@@ -1,18 +1,19 @@
-"""Task definitions as data, and files or the hub -> labelled examples.
+"""A task's spec, and files or the hub -> labelled examples.
 
-A task is a mapping (conf/evaluation/task/*.yaml), never a class: which columns hold the texts, what
-the label numbers mean, which metrics score which splits. Labels may be written as numbers or names;
-where a source carries its own names (a `ClassLabel` feature) these decide, so that a data set with
-another order of labels is read right. A label of -1 is a hidden one: such a split cannot be scored
-and is refused. GLUE: Wang et al. 2019; names and numbers as in the hub's `nyu-mll/glue`.
+Labels may be written as numbers or names; where a source carries its own names (a `ClassLabel`
+feature) these decide, so that a data set with another order of labels is read right. A label of -1
+is a hidden one: a split that is trained on or scored is refused for it, one that is only predicted
+is not. Whether labels are hidden is read from them and never from the split's name.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
+import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -22,87 +23,22 @@ from ablate.evaluation.example_files import (
     FORMATS,
     class_reader,
     named_labels,
-    plain_name,
     read_rows,
     regression_value,
+    task_folder,
 )
-from ablate.evaluation.metrics import check_metrics
+from ablate.evaluation.metrics import majority_prediction
+from ablate.evaluation.task_spec import TaskSpec
 
-
-@dataclass(frozen=True)
-class TaskSpec:
-    """One task. `labels[i]` is the name of class i; no labels = regression (one number).
-
-    `splits` are scored, `optional_splits` among them may be absent (recorded), `stand_ins` names a
-    file that counts as a split where the split's own file is missing (recorded too).
-    """
-
-    name: str
-    fields: tuple[str, ...]
-    metrics: tuple[str, ...]
-    suite: str = "glue"
-    labels: tuple[str, ...] = ()
-    splits: tuple[str, ...] = ("validation",)
-    optional_splits: tuple[str, ...] = ()
-    stand_ins: Mapping[str, str] = field(default_factory=dict)
-    label_column: str = "label"
-    id_column: str = "idx"
-    hub_name: str | None = None
-    hub_config: str | None = None
-    in_average: bool = False
-
-    def __post_init__(self) -> None:
-        where = f"task {self.name!r}: "
-        if len(self.fields) not in (1, 2):
-            raise ValueError(f"{where}fields={list(self.fields)}: give one or two text columns")
-        if not self.metrics or not self.splits:
-            raise ValueError(f"{where}metrics and splits need at least one entry each")
-        check_metrics(self.metrics, regression=self.is_regression, task=self.name)
-        if not set(self.optional_splits) < set(self.splits):
-            raise ValueError(f"{where}optional_splits must leave one of {list(self.splits)}")
-        if len(self.labels) == 1 or len(set(map(plain_name, self.labels))) < len(self.labels):
-            raise ValueError(
-                f"{where}labels={list(self.labels)}: give two or more different names in the order "
-                "of their numbers, or none for regression"
-            )
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> TaskSpec:
-        """The spec of a YAML file's mapping.
-
-        Raises:
-            ValueError: an unknown or a missing key, or values that do not make a task.
-        """
-        allowed = [f.name for f in fields(cls)]
-        unknown = sorted(set(values) - set(allowed))
-        missing = [name for name in ("name", "fields", "metrics") if not values.get(name)]
-        if unknown or missing:
-            raise ValueError(
-                f"task {values.get('name', '(no name)')!r}: "
-                + (f"unknown keys {unknown}; " if unknown else "")
-                + (f"missing keys {missing}; " if missing else "")
-                + f"allowed are {allowed}"
-            )
-        kwargs = {key: value for key, value in values.items() if value is not None}
-        for key in ("fields", "metrics", "labels", "splits", "optional_splits"):
-            if key in kwargs:
-                kwargs[key] = _strings(kwargs[key], key, str(values["name"]))
-        kwargs["stand_ins"] = dict(values.get("stand_ins") or {})
-        return cls(**kwargs)
-
-    @property
-    def is_regression(self) -> bool:
-        return not self.labels
-
-    @property
-    def num_outputs(self) -> int:
-        """Width of the head: one a class, or 1 for regression."""
-        return len(self.labels) or 1
+_HIDDEN = -1
 
 
 @dataclass(frozen=True)
 class Examples:
-    """One split: `texts[i]` holds one or two strings, `labels` int64 classes or float64 values."""
+    """One split: `texts[i]` holds one or two strings, `labels` int64 classes or float64 values.
+
+    A hidden label (only in a split that is only predicted) is -1, or NaN among values.
+    """
 
     ids: list[int] | list[str]
     texts: list[tuple[str, ...]]
@@ -115,17 +51,42 @@ class Examples:
 
 @dataclass(frozen=True)
 class TaskData:
-    """A task with its examples. `notes` says what was absent or stood in for something else."""
+    """A task with its examples. `notes` says what was absent or stood in for something else.
+
+    `scored` are the spec's `splits`, `predicted` those of its `predicted_splits` that exist.
+    """
 
     spec: TaskSpec
     train: Examples
     scored: dict[str, Examples]
     notes: dict[str, str] = field(default_factory=dict)
+    predicted: dict[str, Examples] = field(default_factory=dict)
+
+    @property
+    def evaluated(self) -> dict[str, Examples]:
+        """All splits that a fit answers."""
+        return {**self.scored, **self.predicted}
+
+    def nothing(self) -> float | dict[str, float]:
+        """What an answer that reads nothing says, from the training labels; by split where one has
+        merged labels."""
+        spec, labels = self.spec, self.train.labels
+        plain = majority_prediction(labels, regression=spec.is_regression)
+        if not any(split in self.evaluated for split in spec.merged_labels):
+            return plain
+        found = dict.fromkeys(self.evaluated, plain)
+        for split, groups in spec.merged_labels.items():
+            counts = [
+                sum((labels == spec.labels.index(m)).sum() for m in g) for g in groups.values()
+            ]
+            found[split] = float(np.argmax(counts))
+        return found
 
     def hash(self) -> str:
         """Identity of spec and contents (not of file names): part of the key of cached results."""
-        digest = hashlib.blake2b(repr(self.spec).encode(), digest_size=8)
-        for split, examples in {"train": self.train, **self.scored}.items():
+        spec = dataclasses.replace(self.spec, sources={})
+        digest = hashlib.blake2b(repr(spec).encode(), digest_size=8)
+        for split, examples in {"train": self.train, **self.evaluated}.items():
             content = (split, examples.ids, examples.texts, examples.labels.tolist())
             digest.update(json.dumps(content).encode())
         return digest.hexdigest()
@@ -136,15 +97,20 @@ def from_rows(
     train: Sequence[Mapping[str, Any]],
     scored: Mapping[str, Sequence[Mapping[str, Any]]],
     *,
+    predicted: Mapping[str, Sequence[Mapping[str, Any]]] | None = None,
     source: str = "rows given",
 ) -> TaskData:
     """Rows in memory (the generated tasks) -> `TaskData`, through the same checks as files."""
     return TaskData(
         spec,
-        _examples(spec, list(train), f"{source} (train)"),
+        _examples(spec, list(train), f"{source} (train)", "train"),
         {
-            split: _examples(spec, list(rows), f"{source} ({split})")
+            split: _examples(spec, list(rows), f"{source} ({split})", split)
             for split, rows in scored.items()
+        },
+        predicted={
+            split: _examples(spec, list(rows), f"{source} ({split})", split)
+            for split, rows in (predicted or {}).items()
         },
     )
 
@@ -152,7 +118,8 @@ def from_rows(
 def load_task(
     spec: TaskSpec, *, path: str | Path | None = None, cache_dir: str | Path | None = None
 ) -> TaskData:
-    """Read a task from `<path>/<task>/<split>.{jsonl,parquet,tsv}`, or from the hub without a path.
+    """Read a task from `<path>/<task>/<split>.{jsonl,parquet,tsv,csv}` (see `task_folder`), or from
+    the hub without a path.
 
     A tsv has a header line and no quoting (as GLUE's own files). `cache_dir` is where `datasets`
     keeps what it downloads; None = its own default place.
@@ -179,17 +146,27 @@ def load_task(
             notes[split] = "absent"
         else:
             raise ValueError(_missing(spec, split, path))
-    return TaskData(spec, train, scored, notes)
+    predicted = {split: reader(split) for split in spec.only_predicted}
+    found = {split: examples for split, examples in predicted.items() if examples is not None}
+    return TaskData(spec, train, scored, notes, found)
 
 
 def _folder_reader(spec: TaskSpec, path: Path) -> Callable[[str], Examples | None]:
-    folder = path / spec.name
+    folder = task_folder(path, spec.suite, spec.name)
 
     def read(split: str) -> Examples | None:
+        source = spec.sources.get(split, split)
+        if source.endswith(tuple(f".{suffix}" for suffix in FORMATS)):
+            file = folder / source
+            return _examples(spec, read_rows(file), str(file), split)
+        task, _, name = source.rpartition("/")
+        where = task_folder(path, spec.suite, task) if task else folder
+        if task and where == path:  # files beside another task's are not its own
+            return None
         for suffix in FORMATS:
-            file = folder / f"{split}.{suffix}"
+            file = where / f"{name}.{suffix}"
             if file.is_file():
-                return _examples(spec, read_rows(file), str(file))
+                return _examples(spec, read_rows(file), str(file), split)
         return None
 
     return read
@@ -199,15 +176,38 @@ def _hub_reader(spec: TaskSpec, cache_dir: str | Path | None) -> Callable[[str],
     if spec.hub_name is None:
         raise ValueError(
             f"task {spec.name!r} names no hub data set: give evaluation.path=FOLDER with "
-            f"FOLDER/{spec.name}/train.jsonl, or hub_name in the task's file"
+            f"FOLDER/{spec.name}/train.jsonl, or path or hub_name in the task's file"
         )
+    keep = None if cache_dir is None else str(cache_dir)
+    opened: dict[str | None, Any] = {}
+
+    def read(split: str) -> Examples | None:
+        task, _, name = spec.sources.get(split, split).rpartition("/")
+        config = task or spec.hub_config
+        if config not in opened:
+            optional = split in spec.only_predicted and config != spec.hub_config
+            opened[config] = _open_hub(spec, config, keep, optional=optional)
+        found = opened[config]
+        if name not in found:
+            return None
+        part = found[name]
+        names = getattr(part.features.get(spec.label_column), "names", None)
+        rows = named_labels(list(part), spec.label_column, names)
+        return _examples(spec, rows, f"{spec.hub_name}/{config or 'default'}/{name}", split)
+
+    return read
+
+
+def _open_hub(spec: TaskSpec, config: str | None, keep: str | None, *, optional: bool) -> Any:
+    """The splits of a data set; none where it is `optional` and not there."""
     import datasets
 
-    where = ", ".join(repr(str(a)) for a in (spec.hub_name, spec.hub_config) if a is not None)
-    keep = None if cache_dir is None else str(cache_dir)
+    where = ", ".join(repr(str(a)) for a in (spec.hub_name, config) if a is not None)
     try:
-        found = datasets.load_dataset(spec.hub_name, spec.hub_config, cache_dir=keep)
+        return datasets.load_dataset(spec.hub_name, config, cache_dir=keep)
     except Exception as error:  # the library raises a dozen types for "not there and no network"
+        if optional:
+            return {}
         call = where + (f", cache_dir={keep!r}" if keep else "")
         raise ValueError(
             f"task {spec.name!r}: the data set {where} is neither cached nor reachable "
@@ -216,21 +216,11 @@ def _hub_reader(spec: TaskSpec, cache_dir: str | Path | None) -> Callable[[str],
             f"or give local files: evaluation.path=FOLDER (FOLDER/{spec.name}/train.jsonl, ...)"
         ) from error
 
-    def read(split: str) -> Examples | None:
-        if split not in found:
-            return None
-        part = found[split]
-        names = getattr(part.features.get(spec.label_column), "names", None)
-        rows = named_labels(list(part), spec.label_column, names)
-        return _examples(spec, rows, f"{spec.hub_name}/{spec.hub_config or 'default'}/{split}")
-
-    return read
-
 
 def _missing(spec: TaskSpec, split: str, path: str | Path | None) -> str:
     if path is None:
         return f"task {spec.name!r}: {spec.hub_name}/{spec.hub_config} has no split {split!r}"
-    folder = Path(path) / spec.name
+    folder = task_folder(path, spec.suite, spec.name)
     found = sorted(p.name for p in folder.iterdir()) if folder.is_dir() else "no such folder"
     wanted = ", ".join(f"{split}.{suffix}" for suffix in FORMATS)
     return (
@@ -241,7 +231,10 @@ def _missing(spec: TaskSpec, split: str, path: str | Path | None) -> str:
 
 
 def _examples(
-    spec: TaskSpec, rows: list[Mapping[str, Any]] | list[dict[str, Any]], source: str
+    spec: TaskSpec,
+    rows: list[Mapping[str, Any]] | list[dict[str, Any]],
+    source: str,
+    split: str,
 ) -> Examples:
     """Checked columns and labels of one split.
 
@@ -250,7 +243,8 @@ def _examples(
     """
     if not rows:
         raise ValueError(f"task {spec.name!r}: {source} holds no examples")
-    wanted = [*spec.fields, spec.label_column]
+    may_hide = split in spec.only_predicted
+    wanted = [*spec.fields] if may_hide else [*spec.fields, spec.label_column]
     for number, row in enumerate(rows):
         if any(row.get(column) is None for column in wanted):
             raise ValueError(
@@ -258,15 +252,24 @@ def _examples(
                 f"{sorted(k for k, v in row.items() if v is not None)}, wanted {wanted}"
             )
     texts = [tuple(str(row[column]) for column in spec.fields) for row in rows]
-    read = regression_value if spec.is_regression else class_reader(spec.labels)
+    read = regression_value if spec.is_regression else class_reader(spec.labels_of(split))
+    hidden = math.nan if spec.is_regression else _HIDDEN
     labels = []
     for row in rows:
+        label = row.get(spec.label_column)
+        if may_hide and (label is None or str(label).strip() in ("", "-1", "-1.0")):
+            labels.append(hidden)
+            continue
         try:
-            labels.append(read(row[spec.label_column]))
+            labels.append(read(label))
         except ValueError as error:
             raise ValueError(f"task {spec.name!r}: {source} has {error}") from error
-    if spec.is_regression and -1.0 in labels:
-        raise ValueError(f"task {spec.name!r}: {source} has hidden labels (-1), wanted values")
+    if spec.is_regression and labels.count(-1.0) and not any(x < 0 and x != -1 for x in labels):
+        raise ValueError(
+            f"task {spec.name!r}: {source} has hidden labels (-1), wanted values (other negative "
+            "ones among them would tell that -1 is a value); a split that is only to be predicted "
+            "stands in predicted_splits"
+        )
     kind = np.float64 if spec.is_regression else np.int64
     return Examples(_ids(spec, rows), texts, np.array(labels, dtype=kind), source)
 
@@ -277,9 +280,3 @@ def _ids(spec: TaskSpec, rows: Sequence[Mapping[str, Any]]) -> list[int] | list[
     if all(isinstance(i, int) or (isinstance(i, str) and i.isdecimal()) for i in ids):
         return [int(i) for i in ids]
     return [str(i) for i in ids]
-
-
-def _strings(value: Any, key: str, task: str) -> tuple[str, ...]:
-    if isinstance(value, str) or not isinstance(value, Sequence):
-        raise ValueError(f"task {task!r}: {key}={value!r} must be a list, e.g. {key}: [{value}]")
-    return tuple(str(item) for item in value)

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ablate.config.compose import task_spec
 from ablate.config.encoder_hf import check_hf
 from ablate.config.encoder_rules import check_unread, window_hides_nothing
 from ablate.config.encoder_source import named_settings, with_source
@@ -222,61 +221,3 @@ def open_tokenizer(settings: Settings, corpus: sources.Corpus, cache: Path) -> A
         cache_dir=cache,
         documents_key=f"{corpus.fingerprint}-{corpus.validation_threshold}",
     )
-
-
-def load_tasks(settings: Settings, cache: Path) -> list[Any]:
-    """The evaluation's tasks with their examples; bad data is refused before anything trains."""
-    from ablate.evaluation import synthetic_tasks
-    from ablate.evaluation.tasks import TaskSpec, from_rows, load_task
-
-    wanted = settings.evaluation
-    if wanted.kind == "none":
-        return []
-    if wanted.kind == "glue":
-        specs = [TaskSpec.from_dict(task_spec(name)) for name in wanted.tasks]
-        return [load_task(spec, path=wanted.path, cache_dir=cache / "hub") for spec in specs]
-    seed = settings.corpus.seed
-    found = []
-    for name in wanted.tasks:
-        spec = TaskSpec.from_dict(
-            {"name": name, "suite": "synthetic", **synthetic_tasks.SPECS[name]}
-        )
-        train = synthetic_tasks.generate(
-            name, "train", seed=seed, num_examples=wanted.num_train_examples
-        )
-        scored = synthetic_tasks.generate(
-            name,
-            "validation",
-            seed=seed,
-            num_examples=wanted.num_validation_examples,
-            exclude=train,
-        )
-        found.append(from_rows(spec, train, {"validation": scored}))
-    return found
-
-
-def minimal_pairs(settings: Settings) -> list[dict[str, Any]]:
-    """The zero-shot pairs of the evaluation; none where it has none."""
-    from ablate.evaluation import synthetic_pairs
-
-    wanted = settings.evaluation
-    if wanted.kind != "synthetic" or not wanted.pairs_per_paradigm:
-        return []
-    return synthetic_pairs.minimal_pairs(
-        seed=settings.corpus.seed, num_per_paradigm=wanted.pairs_per_paradigm
-    )
-
-
-def finetune_arguments(arm: Arm) -> dict[str, Any]:
-    """Fields of `FinetuneSettings`, checked before anything is trained.
-
-    Raises:
-        ValueError: a value out of range.
-    """
-    from ablate.evaluation.finetune import FinetuneSettings
-
-    fields = dict(vars(arm.settings.evaluation.finetune))
-    fields.pop("num_seeds")
-    fields["precision"] = arm.machine["precision"]
-    FinetuneSettings(**fields)
-    return fields

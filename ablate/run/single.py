@@ -20,7 +20,9 @@ from typing import Any
 
 from ablate.config.fingerprint import fingerprint, run_identity
 from ablate.config.schema import Settings
-from ablate.run.arm import Arm, finetune_arguments, load_tasks, make_folder, minimal_pairs, prepare
+from ablate.evaluation.measurement import Measurement
+from ablate.run.arm import Arm, make_folder, prepare
+from ablate.run.measurements import finetune_arguments, measurements
 from ablate.run.stages import baselines, evaluate_stage, pretrain_stage
 from ablate.tracking.loggers import Mirror, resolve_mode
 from ablate.tracking.provenance import provenance
@@ -41,11 +43,9 @@ def run(given: Settings, *, overrides: Sequence[str] = ()) -> dict[str, Any]:
     """
     arm = prepare(given, overrides)
     settings = arm.settings
-    finetune_arguments(arm)
-    tasks = load_tasks(settings, arm.cache)
-    pairs = minimal_pairs(settings)
-    hashes = {task.spec.name: task.hash() for task in tasks}
-    hashes["minimal_pairs"] = fingerprint({"pairs": pairs})
+    finetune_arguments(settings, arm.machine["precision"])
+    wanted = measurements(settings, arm.cache, arm.corpus)
+    hashes = {measurement.name: measurement.hash() for measurement in wanted}
     mark = fingerprint(run_identity(settings, pretraining=arm.pretraining, tasks=hashes))
     singles = Path(settings.paths.runs_dir) / "single"
     name = settings.arm or arm_name(overrides)
@@ -54,7 +54,7 @@ def run(given: Settings, *, overrides: Sequence[str] = ()) -> dict[str, Any]:
     # the same arm under another spelling or name is the same run
     path = next(iter(sorted(singles.glob(f"*-s{settings.seed}-{mark}"))), path)
     with locked(path), stoppable():
-        return _run(arm, tasks, pairs, RunFolder(path), name=name, mark=mark, overrides=overrides)
+        return _run(arm, wanted, RunFolder(path), name=name, mark=mark, overrides=overrides)
 
 
 @contextlib.contextmanager
@@ -78,8 +78,7 @@ def stoppable() -> Iterator[None]:
 
 def _run(
     arm: Arm,
-    tasks: list[Any],
-    pairs: list[dict[str, Any]],
+    wanted: list[Measurement],
     folder: RunFolder,
     *,
     name: str,
@@ -110,7 +109,7 @@ def _run(
         pretrained = Path(settings.paths.runs_dir) / "pretrained" / arm.pretraining
         model, trained = pretrain_stage(arm, pretrained, mirror)
         shutil.copyfile(trained.metrics.path, folder.metrics.path)
-        results = evaluate_stage(arm, model, tasks, pairs, folder)
+        results = evaluate_stage(arm, model, wanted, folder, pretrained / "fits")
         record_results(folder, trained, results, baselines(arm))
         code = 0
     except KeyboardInterrupt:

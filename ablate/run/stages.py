@@ -9,13 +9,16 @@ from __future__ import annotations
 import os
 import shutil
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from ablate.evaluation.measurement import Measurement
 from ablate.inputs.pairs import loss_name
 from ablate.interop.tokenizer_files import keep_tokenizer
-from ablate.run.arm import Arm, finetune_arguments
+from ablate.run.arm import Arm
 from ablate.run.checks import check_rows
+from ablate.run.measurements import devices, finetune_arguments, protocol_plan
 from ablate.run.models import build_model, check_attention, encoder_facts
 from ablate.run.progress import TaskLines
 from ablate.tracking.loggers import Mirror
@@ -200,25 +203,29 @@ def baselines(arm: Arm) -> dict[str, float]:
 
 
 def evaluate_stage(
-    arm: Arm, model: Any, tasks: list[Any], pairs: list[dict[str, Any]], folder: RunFolder
+    arm: Arm, model: Any, wanted: Sequence[Measurement], folder: RunFolder, fits: Path
 ) -> Any:
-    """Fine-tuning on each task and the minimal pairs; predictions go under the run's folder."""
+    """Every measurement; predictions go under the run's folder, and as parts into `fits`."""
+    from ablate.evaluation.measurement import EvaluationResult
     from ablate.evaluation.protocol import evaluate
-    from ablate.evaluation.scoring import EvaluationResult
 
-    wanted = arm.settings.evaluation
-    if wanted.kind == "none":
+    settings = arm.settings
+    if not wanted:
         return EvaluationResult()
-    if arm.settings.force:
+    if settings.force:
         shutil.rmtree(folder.path / "predictions", ignore_errors=True)
+        shutil.rmtree(fits, ignore_errors=True)
     return evaluate(
         model,
         arm.tokenizer,
-        tasks=tasks,
-        pairs=pairs,
-        seed=arm.settings.seed,
-        num_finetune_seeds=wanted.finetune.num_seeds,
+        measurements=wanted,
+        seed=settings.seed,
+        num_finetune_seeds=settings.evaluation.finetune.num_seeds,
         out_dir=folder.path,
-        on_progress=TaskLines(show=arm.settings.trainer.progress_bar),
-        **finetune_arguments(arm),
+        fits_dir=fits,
+        threads=settings.evaluation.threads,
+        devices=devices(settings, arm.machine["device"]),
+        on_progress=TaskLines(show=settings.trainer.progress_bar),
+        plan=protocol_plan(settings),
+        **finetune_arguments(settings, arm.machine["precision"]),
     )

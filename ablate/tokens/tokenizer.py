@@ -43,6 +43,18 @@ class Encoded:
     word_starts: list[bool]
 
 
+@dataclass(frozen=True)
+class Located:
+    """One text: ids (n,), and offsets (n, 2): token i stands for `text[left:right]`.
+
+    Blanks at the ends of that are not counted in (byte-level and sentencepiece tokens have them);
+    left == right where nothing else is left.
+    """
+
+    ids: np.ndarray
+    offsets: np.ndarray
+
+
 class Tokenizer:
     """A fast tokenizer, read from `file`; `hash` names its bytes and its special ids.
 
@@ -125,6 +137,17 @@ class Tokenizer:
             for n, end in zip(flat.lengths.tolist(), ends.tolist(), strict=True)
         ]
 
+    def encode_with_offsets(self, texts: list[str]) -> list[Located]:
+        """The ids of `encode_batch`, and which characters of the text each stands for."""
+        found = []
+        encodings = self._rust.encode_batch(texts, add_special_tokens=False)
+        for text, encoding in zip(texts, encodings, strict=True):
+            ids = np.array(encoding.ids, dtype=np.int64)
+            if self.unk_token_id >= 0:
+                ids[self._is_special[ids]] = self.unk_token_id
+            found.append(Located(ids, _without_blanks(text, encoding.offsets)))
+        return found
+
     def encode_texts(self, texts: list[str]) -> EncodedTexts:
         """All texts as flat arrays; the cheap way for many tokens."""
         return self._encode(texts) if self._chunks is None else self._chunks.encode_texts(texts)
@@ -204,6 +227,17 @@ def _special_ids(vocabulary: dict[str, int], names: dict[str, str], file: Path) 
                 "choose another tokenizer.path, or tokenizer=wordpiece | byte_bpe | unigram"
             )
         found[role] = present[0] if present else -1
+    return found
+
+
+def _without_blanks(text: str, offsets: list[tuple[int, int]]) -> np.ndarray:
+    found = np.array(offsets, dtype=np.int64).reshape(-1, 2)
+    blank = np.array([character.isspace() for character in text] + [False])
+    for row in np.flatnonzero(blank[found[:, 0]] | blank[np.maximum(found[:, 1] - 1, 0)]):
+        left, right = found[row]
+        piece = text[left:right]
+        left += len(piece) - len(piece.lstrip())
+        found[row] = left, max(left, right - (len(piece) - len(piece.rstrip())))
     return found
 
 

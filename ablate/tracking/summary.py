@@ -6,10 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-_COUNTED = {  # score -> what counting has, and by which neighbours
-    "val/token_mask/accuracy": ("val/token_mask/trigram_accuracy", "two-sided trigram"),
-    "val/clm/accuracy": ("val/clm/trigram_accuracy", "left-sided trigram"),
-}
+from ablate.tracking import scores
+
 _PAIR_SHARES = {"random_pair_share": "random", "swapped_pair_share": "swapped"}
 _PAIR_LOSSES = {
     "nsp": "next-sentence",
@@ -39,51 +37,23 @@ def print_summary(record: Mapping[str, Any], folder: Path, *, again: bool = Fals
     if again:
         console.print("This run is complete; force=true runs it again.")
     table = Table(title=f"arm {record['arm']}, seed {record['seed']}", title_justify="left")
-    for column, justify in (("score", "left"), ("value", "right"), ("baseline", "right")):
-        table.add_column(column, justify=justify)  # type: ignore[arg-type]
-    table.add_column("n", justify="right")
-    table.add_column("note")
-    for name, value, baseline, count, note in rows(record):
-        table.add_row(name, value, baseline, count, note)
+    for column in scores.COLUMNS:
+        left = column in ("score", "flags")
+        table.add_column(column, justify="left" if left else "right", no_wrap=column != "flags")
+    details, averages = record.get("evaluation", {}), record.get("averages", {})
+    for row in scores.rows(record["scores"], details, averages):
+        table.add_row(*row)
     console.print(table)
     console.print(
-        "One seed: no interval. Baseline: what the majority class of the training labels (their "
-        "mean, for a correlation) scores on the n examples; for the accuracy on tokens, counting.",
-        style="dim",
+        f"One pretraining seed: no interval. {scores.STANDARD_ERROR}{scores.BASELINE}", style="dim"
     )
     for line in facts(record):
         console.print(line, highlight=False)
     console.print(f"folder {folder}", soft_wrap=True, highlight=False)
 
 
-def rows(record: Mapping[str, Any]) -> list[tuple[str, str, str, str, str]]:
-    """(score, value, baseline, number of examples, note) for each score."""
-    scores = record["scores"]
-    measured = {
-        name: (entry, task.get("collapsed", {}))
-        for task in record.get("evaluation", {}).values()
-        for name, entry in task["metrics"].items()
-    }
-    found = []
-    for name, value in scores.items():
-        entry, collapsed = measured.get(name, (None, {}))
-        if name.endswith(("gram_accuracy",)):
-            continue
-        baseline, count, note = "", "", ""
-        if entry is not None:
-            baseline, count = f"{entry['majority']:.3f}", str(entry["n"])
-            flags = {flag for flag in entry["flags"] if flag}
-            if any(any(split) for split in collapsed.values()):
-                flags.add("constant prediction")
-            note = ", ".join(sorted(flags))
-        elif name in _COUNTED and (trigram := scores.get(_COUNTED[name][0])) is not None:
-            baseline, note = f"{trigram:.3f}", f"baseline: {_COUNTED[name][1]}"
-        found.append((name, f"{value:.3f}", baseline, count, note))
-    return found
-
-
 def facts(record: Mapping[str, Any]) -> list[str]:
-    """What was trained, in three lines."""
+    """What was trained, how it was fine-tuned, and by which rules scores are averaged."""
     clocks, derived = record["clocks"], record["derived"]
     achieved, timings = derived["achieved"], record["timings"]["pretraining"]
     rate = timings["tokens_per_second"]
@@ -108,13 +78,9 @@ def facts(record: Mapping[str, Any]) -> list[str]:
         if achieved["unpredicted_share"] or achieved["visible_prediction_share"]:
             lines[-1] += f"; predicted {achieved['prediction_rate']:.1%} of the tokens"
         lines[-1] += "".join(_shares_of_pairs(derived))
-    for name, task in record.get("evaluation", {}).items():
-        lines += [f"{name}: {split} {note}" for split, note in task.get("notes", {}).items()]
-    for rule, average in record.get("averages", {}).items():
-        if average["value"] is None:
-            lines.append(f"{rule}: no average, missing {', '.join(average['missing'])}")
-        else:
-            lines.append(f"{rule} = {average['formula']}")
+    details = record.get("evaluation", {})
+    lines += scores.protocol(details) + scores.notes(details)
+    lines += scores.formulas(record.get("averages", {}), record["scores"])
     for loss, name in _PAIR_LOSSES.items():
         accuracy = derived["last_window"].get(f"train/{loss}_accuracy")
         if accuracy is not None:

@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from ablate.config.compose import all_keys, compose_settings, conf_dir, task_spec
+from ablate.config.compose import all_keys, compose_settings, conf_dir
 from ablate.config.schema import Settings
+from ablate.config.task_files import task_definition
 
 ROOT = Path(__file__).resolve().parent.parent
 OPTIONS = [
@@ -111,8 +112,8 @@ def test_a_path_arrives_unchanged(path):
 
 def test_a_task_without_a_definition_is_refused():
     with pytest.raises(ValueError, match="cola"):
-        task_spec("squad")
-    assert task_spec("cola")["metrics"] == ["mcc"]
+        task_definition("no_such_task")
+    assert task_definition("cola")["metrics"] == ["mcc"]
 
 
 def test_conf_is_found_beside_the_package():

@@ -72,7 +72,7 @@ CLM = {"objective__name": "clm", "encoder__causal": True}
         ({**CLM, "evaluation__finetune__pooling": "cls_mean"}, "pooling=last_mean"),
         ({"size__hidden_size": 66}, "hidden_size"),
         ({"attention_backend": "fast"}, "auto, eager, sdpa, flash"),
-        ({"evaluation__kind": "superglue"}, "synthetic, glue, none"),
+        ({"evaluation__kind": "superglue"}, "synthetic, tasks, none"),
         ({"corpus__kind": "files", "corpus__path": "x.txt"}, "evaluation=glue"),
         ({"evaluation__tasks": ["qa", "qa"]}, "twice"),
         ({"seed": -1}, "seed"),

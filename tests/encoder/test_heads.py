@@ -11,7 +11,7 @@ from torch.nn import functional as F
 from ablate import rng
 from ablate.encoder.backends import resolve
 from ablate.encoder.config import EncoderConfig
-from ablate.encoder.heads import ClassificationHead, MaskedLanguageModel, pool
+from ablate.encoder.heads import POOLINGS, ClassificationHead, MaskedLanguageModel, pool
 from ablate.encoder.initialization import initialize, load_weights, num_parameters
 from ablate.inputs.batches import collate
 
@@ -117,9 +117,58 @@ def test_pooling_by_hand():
     assert pool(hidden, bounds, "cls_mean").tolist() == [[1, 3], [10, 10]]
     assert pool(hidden, bounds, "last").tolist() == [[5], [10]]
     assert pool(hidden, bounds, "last_mean").tolist() == [[5, 3], [10, 10]]
+    assert pool(-hidden, bounds, "max").tolist() == [[-1], [-10]]
+    query = torch.tensor([0.5])
+    weights = torch.tensor([0.5, 1.5, 2.5]).softmax(0)
+    found = pool(hidden, bounds, "attention", query=query)
+    assert found[0].item() == pytest.approx(float(weights @ hidden[:3, 0]))
+    assert found[1].item() == pytest.approx(10.0)
 
 
-@pytest.mark.parametrize("pooling", ["cls", "mean", "cls_mean", "last", "last_mean"])
+@pytest.mark.parametrize("pooling", POOLINGS)
+def test_no_pooling_reads_another_row(pooling):
+    hidden = torch.randn(7, 4, generator=torch.Generator().manual_seed(0))
+    bounds = torch.tensor([0, 3, 7], dtype=torch.int32)
+    query = torch.tensor([1.0, -2.0, 0.5, 0.0])
+    both = pool(hidden, bounds, pooling, query=query)
+    for row, (begin, end) in enumerate(((0, 3), (3, 7))):
+        alone = torch.tensor([0, end - begin], dtype=torch.int32)
+        torch.testing.assert_close(
+            pool(hidden[begin:end], alone, pooling, query=query)[0], both[row]
+        )
+
+
+def test_attention_begins_as_the_mean_and_survives_large_scores():
+    hidden = torch.randn(7, 4, generator=torch.Generator().manual_seed(0))
+    bounds = torch.tensor([0, 3, 7], dtype=torch.int32)
+    mean = pool(hidden, bounds, "mean")
+    torch.testing.assert_close(pool(hidden, bounds, "attention", query=torch.zeros(4)), mean)
+    query = torch.full((4,), 1e4, requires_grad=True)
+    found = pool(hidden, bounds, "attention", query=query)
+    found.sum().backward()
+    assert torch.isfinite(found).all()
+    assert torch.isfinite(query.grad).all()
+
+
+def test_means_are_taken_in_float32():
+    hidden = torch.ones(1000, 1, dtype=torch.bfloat16) * 1.0078125
+    bounds = torch.tensor([0, 1000], dtype=torch.int32)
+    assert pool(hidden, bounds, "mean").item() == pytest.approx(1.0078125, abs=1e-6)
+
+
+def test_a_linear_head_is_one_matrix_and_attention_adds_a_query():
+    names = [
+        name for name, _ in ClassificationHead(16, 3, "mean", kind="linear").named_parameters()
+    ]
+    assert names == ["classifier.weight", "classifier.bias"]
+    assert ClassificationHead(16, 3, "cls_mean", kind="linear").classifier.weight.shape == (3, 32)
+    attention = ClassificationHead(16, 3, "attention")
+    assert dict(attention.named_parameters())["query"].shape == (16,)
+    with pytest.raises(ValueError, match="head=deep is unknown; allowed are mlp, linear"):
+        ClassificationHead(16, 3, kind="deep")
+
+
+@pytest.mark.parametrize("pooling", POOLINGS)
 def test_classification_head(pooling):
     config = EncoderConfig(**SIZES)
     head = ClassificationHead(16, 3, pooling, dropout=0.5)
@@ -132,8 +181,8 @@ def test_classification_head(pooling):
 
 
 def test_an_unknown_pooling_lists_the_known_ones():
-    with pytest.raises(ValueError, match="cls, mean, cls_mean"):
-        ClassificationHead(16, 3, "max")
+    with pytest.raises(ValueError, match="cls, mean, max, attention, cls_mean"):
+        ClassificationHead(16, 3, "sum")
 
 
 def test_bfloat16_logits_are_close():

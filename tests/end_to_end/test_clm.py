@@ -215,8 +215,11 @@ def test_bad_combinations_give_one_message(ablate, capsys):
 
 
 def test_fine_tuning_a_causal_encoder_on_its_first_token_is_refused(tmp_path):
-    from ablate.evaluation.protocol import evaluate
+    from ablate.evaluation.classification import Classification
+    from ablate.evaluation.fitting import FinetuneSettings
+    from ablate.evaluation.measurement import Setup, Subject
 
-    task = SimpleNamespace(spec=SimpleNamespace(name="any"))
+    setup = Setup(0, FinetuneSettings(), 1, tmp_path)
+    subject = Subject(model_of("bert"), None, "weights")
     with pytest.raises(ValueError, match="pooling=last_mean"):
-        evaluate(model_of("bert"), None, tasks=[task], seed=0, out_dir=tmp_path)
+        Classification(None).measure(subject, setup, 0, lambda done, total: None)

@@ -2,6 +2,8 @@
 
 import gc
 import itertools
+import os
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -15,8 +17,10 @@ from ablate.encoder.config import EncoderConfig
 from ablate.encoder.heads import MaskedLanguageModel
 from ablate.encoder.initialization import initialize
 from ablate.evaluation import finetune as module
+from ablate.evaluation import fitting
 from ablate.evaluation.encoding import batches_by_tokens, encode, encode_task
-from ablate.evaluation.finetune import FinetuneSettings, finetune, num_steps
+from ablate.evaluation.finetune import finetune
+from ablate.evaluation.fitting import FinetuneSettings, num_steps
 from ablate.evaluation.tasks import TaskSpec, from_rows
 
 WORDS = [*"abcdefgh", "yes", "no"]
@@ -73,10 +77,10 @@ def make_task(train, scored, *, labels=("no", "yes"), metrics=("accuracy",), **e
 
 def test_rate_never_starts_or_ends_at_zero():
     settings = FinetuneSettings(learning_rate=1.0, warmup_fraction=0.25)
-    rates = [module.learning_rate(step, 7, settings) for step in range(7)]
+    rates = [fitting.learning_rate(step, 7, settings) for step in range(7)]
     assert rates == pytest.approx([0.5, 1.0, 5 / 6, 4 / 6, 3 / 6, 2 / 6, 1 / 6])
-    assert module.learning_rate(0, 1, settings) > 0
-    assert module.learning_rate(500, 7, settings) == 0.0
+    assert fitting.learning_rate(0, 1, settings) > 0
+    assert fitting.learning_rate(500, 7, settings) == 0.0
 
 
 @pytest.mark.parametrize(
@@ -96,7 +100,21 @@ def test_number_of_steps(examples, settings, steps):
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("learning_rate", 0), ("precision", "fp64"), ("dropout", 1.0), ("max_steps", 0)],
+    [
+        ("learning_rate", 0),
+        ("precision", "fp64"),
+        ("dropout", 1.0),
+        ("max_steps", 0),
+        ("schedule", "step"),
+        ("head", "deep"),
+        ("layerwise_decay", 0),
+        ("selection_fraction", 1.0),
+        ("early_stopping", 0),
+        ("gradient_clip", 0),
+        ("max_scored_examples", 0),
+        ("num_epochs", 1.5),
+        ("frozen", 1),
+    ],
 )
 def test_settings_out_of_range_are_refused(name, value):
     with pytest.raises(ValueError, match=rf"evaluation\.finetune\.{name}={value} is not"):
@@ -104,9 +122,8 @@ def test_settings_out_of_range_are_refused(name, value):
 
 
 def test_each_epoch_takes_every_example_once_in_a_new_order():
-    task = make_task(leaking_rows(10), leaking_rows(2))
     settings = FinetuneSettings(**{**QUICK, "batch_size": 4})
-    endless = module._training_rows(task, settings, (0, "x"))
+    endless = fitting._rows(10, settings, (0, "x"))
     steps = list(itertools.islice(endless, 6))
     assert [len(step) for step in steps] == [4, 4, 2, 4, 4, 2]
     first, second = np.concatenate(steps[:3]), np.concatenate(steps[3:6])
@@ -177,13 +194,13 @@ def test_the_callers_model_and_random_state_are_untouched(frozen):
 def test_a_frozen_encoder_does_not_move(monkeypatch):
     model, task = make_model(), make_task(leaking_rows(20), leaking_rows(3))
     copies = []
-    original = module._copy_encoder
+    original = module.copy_encoder
 
-    def remember(*args):
-        copies.append(original(*args))
+    def remember(*args, **kwargs):
+        copies.append(original(*args, **kwargs))
         return copies[-1]
 
-    monkeypatch.setattr(module, "_copy_encoder", remember)
+    monkeypatch.setattr(module, "copy_encoder", remember)
     moved = []
     for frozen in (True, False):
         settings = FinetuneSettings(**QUICK, frozen=frozen)
@@ -208,10 +225,10 @@ def test_new_weights_are_the_whole_head_with_and_without_a_pretrained_pooler():
 def test_two_arms_start_from_the_same_head():
     task, settings = make_task(leaking_rows(8), leaking_rows(3)), FinetuneSettings(**QUICK)
     arms = [make_model(), make_model(init_std=0.02, position_embedding="rope", mlp="glu")]
-    heads = [module._new_head(arm.encoder, task, settings, (0, "x", 1)) for arm in arms]
+    heads = [module.new_head(arm.encoder, task, settings, (0, "x", 1)) for arm in arms]
     for ours, theirs in zip(heads[0].parameters(), heads[1].parameters(), strict=True):
         assert torch.equal(ours, theirs)
-    other = module._new_head(arms[0].encoder, task, settings, (0, "x", 2))
+    other = module.new_head(arms[0].encoder, task, settings, (0, "x", 2))
     assert not torch.equal(other.dense.weight, heads[0].dense.weight)
 
 
@@ -256,15 +273,6 @@ def test_rows_are_cls_a_sep_b_sep_and_cut_tokens_are_counted():
     assert batch.position_ids.tolist() == [*range(8), *range(6)]
 
 
-def test_a_cap_takes_the_same_sample_in_every_run():
-    rows = leaking_rows(50)
-    first, again = (make_task(rows, rows[:2], max_train_examples=10) for _ in range(2))
-    assert len(first.train) == 10
-    assert np.array_equal(first.train.input_ids, again.train.input_ids)
-    other = make_task(rows, rows[:2], max_train_examples=10, sample_seed=1)
-    assert not np.array_equal(first.train.input_ids, other.train.input_ids)
-
-
 def test_rows_beyond_learned_positions_are_refused():
     rows = [{"sentence": "a " * 20, "label": 0}, {"sentence": "b", "label": 1}]
     task = make_task(rows, rows, max_length=32)
@@ -272,6 +280,29 @@ def test_rows_beyond_learned_positions_are_refused():
     with pytest.raises(ValueError, match=r"22 tokens.*positions for 16.*max_length"):
         finetune(make_model(), task, settings, seed=0, finetune_seed=0)
     finetune(make_model(position_embedding="rope"), task, settings, seed=0, finetune_seed=0)
+
+
+def test_memory_is_flat_over_200_fits():
+    """Resident memory after 50 fits to warm up; a graph or an optimizer kept by each would show."""
+    statm = Path("/proc/self/statm")
+    if not statm.exists():
+        pytest.skip("resident memory is read from /proc")
+    model, task = make_model(), make_task(leaking_rows(16), leaking_rows(3))
+    resident = []
+    for number in range(200):
+        finetune(model, task, FinetuneSettings(**QUICK), seed=0, finetune_seed=number)
+        resident.append(int(statm.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE"))
+    assert resident[-1] - resident[50] < 8 * 2**20
+
+
+def test_seeding_a_step_is_manual_seed_without_its_stack_traces(monkeypatch):
+    torch.manual_seed(5)
+    expected = torch.rand(4)
+    monkeypatch.setattr(torch, "manual_seed", lambda seed: pytest.fail("2 ms a step"))
+    fitting._seed(5, torch.device("cpu"))
+    assert torch.equal(torch.rand(4), expected)
+    task = make_task(leaking_rows(8), leaking_rows(3))
+    finetune(make_model(), task, FinetuneSettings(**QUICK), seed=0, finetune_seed=0)
 
 
 def test_many_fits_leave_nothing_behind():

@@ -12,7 +12,9 @@ from ablate.encoder.backends import resolve
 from ablate.encoder.config import EncoderConfig
 from ablate.encoder.heads import MaskedLanguageModel
 from ablate.encoder.initialization import initialize
-from ablate.evaluation import metrics, protocol
+from ablate.evaluation import averages, classification
+from ablate.evaluation.classification import Classification
+from ablate.evaluation.pair_task import MinimalPairs
 from ablate.evaluation.protocol import evaluate
 from ablate.evaluation.tasks import TaskSpec, from_rows
 
@@ -84,9 +86,11 @@ def task(name="cola", splits=("validation",), **changes):
     return from_rows(spec, rows(24, label_of), scored)
 
 
-def run(folder, tasks, model=None, **changes):
+def run(folder, tasks, model=None, pairs=(), **changes):
+    wanted = [Classification(data) for data in tasks]
+    wanted += [MinimalPairs("synthetic", "minimal_pairs", pairs)] if pairs else []
     options = {"seed": 0, "num_finetune_seeds": 2, "out_dir": folder, **QUICK, **changes}
-    return evaluate(model or make_model(), WordTokenizer(), tasks=tasks, **options)
+    return evaluate(model or make_model(), WordTokenizer(), measurements=wanted, **options)
 
 
 @pytest.fixture
@@ -96,7 +100,7 @@ def no_fits(monkeypatch):
     def refuse(*args, **kwargs):
         raise AssertionError("a fit was run again")
 
-    return lambda: monkeypatch.setattr(protocol, "finetune", refuse)
+    return lambda: monkeypatch.setattr(classification, "finetune", refuse)
 
 
 def test_scores_details_and_files(tmp_path):
@@ -165,7 +169,7 @@ def test_majority_is_the_training_sets_and_collapse_is_flagged(tmp_path):
 
 
 def test_a_diverged_fit_is_a_flag_and_no_nan(tmp_path, monkeypatch):
-    original = protocol.finetune
+    original = classification.finetune
 
     def diverged(*args, **kwargs):
         fit = original(*args, **kwargs)
@@ -173,7 +177,7 @@ def test_a_diverged_fit_is_a_flag_and_no_nan(tmp_path, monkeypatch):
             outputs[:] = np.nan
         return fit
 
-    monkeypatch.setattr(protocol, "finetune", diverged)
+    monkeypatch.setattr(classification, "finetune", diverged)
     tasks = [task(), task("stsb", labels=[], metrics=["pearson"])]
     result = run(tmp_path, tasks)
     assert result.scores == {"glue/cola/mcc": 0.0, "glue/stsb/pearson": 0.0}
@@ -205,7 +209,8 @@ def test_a_second_call_reads_the_files_and_says_the_same(tmp_path, no_fits):
     [
         {"learning_rate": 1e-3},
         {"seed": 1},
-        {"num_finetune_seeds": 1},
+        {"num_finetune_seeds": 3},
+        {"threads": 2},
         {"model": make_model(1)},
         {"pooling": "mean"},
     ],
@@ -217,37 +222,44 @@ def test_another_key_is_another_result(tmp_path, no_fits, change):
         run(tmp_path, [task()], **change)
 
 
-def test_an_interrupted_protocol_goes_on_with_the_next_task(tmp_path, no_fits, monkeypatch):
+def test_fewer_seeds_are_taken_from_what_is_there(tmp_path, no_fits):
+    first = run(tmp_path, [task()])
+    no_fits()
+    fewer = run(tmp_path, [task()], num_finetune_seeds=1)
+    by_seed = [r.details["cola"]["metrics"]["glue/cola/mcc"]["by_seed"] for r in (first, fewer)]
+    assert by_seed[1] == by_seed[0][:1]
+
+
+def test_an_interrupted_protocol_goes_on_with_the_next_fit(tmp_path):
     tasks = [task(), task("sst2", metrics=["accuracy"])]
+    calls = []
 
     def interrupt(name, done, total):
-        if (name, done) == ("sst2", 3):
+        calls.append(name)
+        if calls.count("sst2") == 7:  # in the second fit
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         run(tmp_path, tasks, on_progress=interrupt)
-    assert [file.name for file in (tmp_path / "predictions").iterdir()] == ["cola.parquet"]
+    kept = sorted(file.name[:6] for file in (tmp_path / "fits").iterdir())
+    assert kept == ["cola-0", "cola-1", "sst2-0"]
     done = []
-    result = run(tmp_path, tasks, on_progress=lambda name, *_: done.append(name))
-    assert set(done) == {"sst2"}
+    result = run(tmp_path, tasks, on_progress=lambda *call: done.append(call))
+    assert done == [("sst2", step, 4) for step in range(1, 5)]
     assert set(result.scores) == {"glue/cola/mcc", "glue/sst2/accuracy"}
+    assert run(tmp_path / "at_once", tasks).details == result.details
 
 
 def test_a_broken_file_is_made_again(tmp_path):
     first = run(tmp_path, [task()])
-    (tmp_path / "predictions" / "cola.parquet").write_bytes(b"PAR1 broken")
-    assert run(tmp_path, [task()]).scores == first.scores
-
-
-def test_progress_counts_the_steps_of_all_fits(tmp_path):
-    seen = []
-    run(tmp_path, [task()], on_progress=lambda *call: seen.append(call))
-    assert seen == [("cola", step, 8) for step in range(1, 9)]
+    for file in (tmp_path / "fits").iterdir():
+        file.write_bytes(b"PAR1 broken")
+    assert run(tmp_path, [task()]).details == first.details
 
 
 def test_mean8_stands_only_where_all_eight_tasks_do(tmp_path):
     tasks = []
-    for name, wanted in metrics.MEAN8.items():
+    for name, wanted in averages.MEAN8.items():
         if name == "mnli":
             splits = ("validation_matched", "validation_mismatched")
             tasks.append(task(name, splits, metrics=["accuracy"]))

@@ -1,4 +1,5 @@
-"""Task files and example files: label numbers, hidden labels, absent splits, clear errors."""
+"""Task files and example files: label numbers, hidden labels, absent splits, clear errors;
+FAULTS B19."""
 
 import json
 from pathlib import Path
@@ -7,7 +8,7 @@ import numpy as np
 import pytest
 import yaml
 
-from ablate.evaluation import metrics
+from ablate.evaluation import averages
 from ablate.evaluation.tasks import TaskSpec, from_rows, load_task
 
 ROOT = Path(__file__).parents[2]
@@ -31,9 +32,10 @@ def write(folder, split, rows, suffix="jsonl"):
     file = folder / f"{split}.{suffix}"
     if suffix == "jsonl":
         file.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    elif suffix == "tsv":
+    elif suffix in ("tsv", "csv"):
         lines = [rows[0], *(row.values() for row in rows)]
-        file.write_text("".join("\t".join(map(str, line)) + "\n" for line in lines))
+        between = "\t" if suffix == "tsv" else ","
+        file.write_text("".join(between.join(map(str, line)) + "\n" for line in lines))
     else:
         import datasets
 
@@ -41,16 +43,18 @@ def write(folder, split, rows, suffix="jsonl"):
 
 
 def test_task_files_are_the_nine_glue_tasks():
-    specs = [TaskSpec.from_dict(yaml.safe_load(file.read_text())) for file in TASK_FILES]
+    found = {file: yaml.safe_load(file.read_text()) for file in TASK_FILES}
+    glue = {file: values for file, values in found.items() if values.get("suite") == "glue"}
+    specs = [TaskSpec.from_dict(values) for values in glue.values()]
     assert {spec.name for spec in specs} == {
-        *("cola", "sst2", "mrpc", "qqp", "stsb", "mnli", "qnli", "rte", "wnli")
+        *("cola", "sst2", "mrpc", "qqp", "stsb", "mnli", "qnli", "rte", "wnli", "ax")
     }
-    for spec, file in zip(specs, TASK_FILES, strict=True):
+    for spec, file in zip(specs, glue, strict=True):
         assert spec.name == file.stem == spec.hub_config
         assert spec.hub_name == "nyu-mll/glue"
     in_average = {spec.name: spec for spec in specs if spec.in_average}
-    assert set(in_average) == set(metrics.MEAN8)
-    for name, wanted in metrics.MEAN8.items():
+    assert set(in_average) == set(averages.MEAN8)
+    for name, wanted in averages.MEAN8.items():
         assert {metric.split("_")[-1] for metric in wanted} == set(in_average[name].metrics)
 
 
@@ -77,7 +81,7 @@ def test_a_spec_that_makes_no_task_is_refused(change, message):
         TaskSpec.from_dict({**PAIR, **change})
 
 
-@pytest.mark.parametrize("suffix", ["jsonl", "parquet", "tsv"])
+@pytest.mark.parametrize("suffix", ["jsonl", "parquet", "tsv", "csv"])
 def test_files_keep_ids_texts_and_labels(tmp_path, suffix):
     for split in ("train", "validation"):
         write(tmp_path / "nli", split, ROWS, suffix)
@@ -173,6 +177,9 @@ def test_missing_file_says_what_was_found_and_wanted(tmp_path):
         ("jsonl", "", "no examples"),
         ("tsv", "premise\thypothesis\tlabel\na\tb\n", "line 2 has 2 cells, the header has 3"),
         ("tsv", b"\xff\xfe\n", "cannot be read"),
+        ("csv", "premise,hypothesis,label\na,b\n", "row 2 has 2 cells, the header has 3"),
+        ("csv", 'premise\n"a', "not a readable csv"),
+        ("csv", "", "no examples"),
         ("parquet", "hello", "not a readable parquet"),
     ],
 )
@@ -191,6 +198,18 @@ def test_tsv_keeps_quotes_as_they_stand(tmp_path):
     for split in ("train", "validation"):
         (folder / f"{split}.tsv").write_text('premise\thypothesis\tlabel\n"a said\tb "\tneutral\n')
     assert load_task(TaskSpec.from_dict(PAIR), path=tmp_path).train.texts == [('"a said', 'b "')]
+
+
+def test_csv_reads_quoted_cells(tmp_path):
+    folder = tmp_path / "nli"
+    folder.mkdir()
+    for split in ("train", "validation"):
+        (folder / f"{split}.csv").write_text(
+            '\ufeffpremise,hypothesis,label\n"a, ""b""","c\nd",neutral\n', encoding="utf-8"
+        )
+    data = load_task(TaskSpec.from_dict(PAIR), path=tmp_path)
+    assert data.train.texts == [('a, "b"', "c\nd")]
+    assert data.train.labels.tolist() == [1]
 
 
 def mnli():
