@@ -182,12 +182,20 @@ def notes(details: Mapping[str, Any]) -> list[str]:
 
 
 def formulas(averages: Mapping[str, Mapping[str, Any]], scores: Mapping[str, float]) -> list[str]:
-    """Each average's formula; where there is none, what is missing, for all such rules at once."""
+    """Each average's formula; where there is none, what is missing, for all such rules at once.
+
+    What all of them rest on, such as caps, is said once.
+    """
+    there = {name: a for name, a in averages.items() if a["value"] is not None}
+    said = [dict.fromkeys(average.get("notes", [])) for average in there.values()]
+    common = [note for note in said[0] if all(note in notes for notes in said)] if said else []
     lines = [
-        f"{name} = {average['formula']}" + "".join(f"; {note}" for note in average.get("notes", []))
-        for name, average in averages.items()
-        if average["value"] is not None
+        f"{name} = {average['formula']}"
+        + "".join(f"; {note}" for note in average.get("notes", []) if note not in common)
+        for name, average in there.items()
     ]
+    if common:
+        lines.append(f"of all averages: {'; '.join(common)}")
     lacking: dict[tuple[str, ...], list[str]] = {}
     for name, average in averages.items():
         if average["value"] is None:
