@@ -7,6 +7,7 @@ its grid are built here once, without torch.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 from ablate.config.limits import in_range, one_of, refuse_ignored
@@ -105,18 +106,47 @@ def _check_lengths(settings: Settings, resolved: Settings) -> None:
 
 def _check_plan(settings: Settings) -> None:
     evaluation = settings.evaluation
-    known = _known_tasks(evaluation)
     for group in ("per_task", "grid_per_task"):
-        for name in getattr(evaluation, group) or {}:
-            if name not in known:
-                raise ValueError(
-                    f"evaluation.{group} names {name}, which is no task; allowed: "
-                    f"{', '.join(sorted(known))}. For example "
-                    f"'evaluation.{group}={{{min(known)}: {{...}}}}'"
-                )
+        _check_names(group, getattr(evaluation, group) or {}, names_of_tasks(evaluation))
     for where, found in _all_settings(evaluation):
         _check_with_encoder(where, found, settings)
     _check_start(evaluation)
+    _check_effect(evaluation)
+
+
+def _check_effect(evaluation: EvaluationSettings) -> None:
+    """Refuse what nothing in this protocol reads."""
+    if evaluation.kind == "tasks" and not evaluation.tasks:
+        raise ValueError(
+            "evaluation.tasks=[] measures nothing; type evaluation=none, or name tasks: "
+            "'evaluation.tasks=[sst2]'"
+        )
+    finetune, default = evaluation.finetune, EvaluationSettings().finetune
+    if finetune.selection_fraction != default.selection_fraction and not (
+        evaluation.grid or evaluation.grid_per_task or finetune.early_stopping
+    ):
+        raise ValueError(
+            f"evaluation.finetune.selection_fraction={finetune.selection_fraction} has no effect: "
+            "nothing is selected; leave it out, or type evaluation.finetune.early_stopping=3"
+        )
+
+
+def _check_names(group: str, given: Mapping[str, Any], known: Mapping[str, str]) -> None:
+    """Every key is a task, and no task has two."""
+    keys: dict[str, str] = {}
+    for key in given:
+        if key not in known:
+            raise ValueError(
+                f"evaluation.{group} names {key}, which is no task; allowed: "
+                f"{', '.join(sorted(known))}. For example "
+                f"'evaluation.{group}={{{min(known)}: {{...}}}}'"
+            )
+        first = keys.setdefault(known[key], key)
+        if first != key:
+            raise ValueError(
+                f"evaluation.{group} names one task twice, as {first} and as {key}; give all that "
+                f"is said of it under one of them: 'evaluation.{group}={{{first}: {{...}}}}'"
+            )
 
 
 def _all_settings(evaluation: EvaluationSettings) -> Iterator[tuple[str, FinetuneSettings]]:
@@ -124,10 +154,13 @@ def _all_settings(evaluation: EvaluationSettings) -> Iterator[tuple[str, Finetun
     shared = finetune_settings(evaluation)
     in_range("evaluation.finetune.num_seeds", evaluation.finetune.num_seeds, 1, 1000, 3)
     yield "evaluation.finetune", shared
-    per_task, grid = evaluation.per_task or {}, evaluation.grid or {}
-    grid_per_task = evaluation.grid_per_task or {}
-    for name in dict.fromkeys([*evaluation.tasks, *per_task, *grid_per_task]):
-        where = f"evaluation.per_task.{name}"
+    names, grid = names_of_tasks(evaluation), evaluation.grid or {}
+    written = {names[key]: key for key in evaluation.per_task or {}}
+    per_task = {names[key]: found for key, found in (evaluation.per_task or {}).items()}
+    grid_per_task = {names[key]: found for key, found in (evaluation.grid_per_task or {}).items()}
+    tasks = [names[task] for task in evaluation.tasks]
+    for name in dict.fromkeys([*tasks, *per_task, *grid_per_task]):
+        where = f"evaluation.per_task.{written.get(name, name)}"
         changes = dict(per_task.get(name, {}))
         if "num_seeds" in changes:
             in_range(f"{where}.num_seeds", changes.pop("num_seeds"), 1, 1000, 3)
@@ -154,19 +187,28 @@ def _check_with_encoder(where: str, found: FinetuneSettings, settings: Settings)
 
 
 def _check_start(evaluation: EvaluationSettings) -> None:
+    from ablate.config.task_files import defined_names
+
     source = evaluation.start_from
     if source is None:
         return
-    found = [name for name in evaluation.start_from_tasks if name in evaluation.tasks]
-    if found and source not in evaluation.tasks:
-        tasks = ",".join([source, *evaluation.tasks])
+    names = names_of_tasks(evaluation)
+    measured = {names[task] for task in evaluation.tasks}
+    found = [name for name in evaluation.start_from_tasks if names.get(name, name) in measured]
+    if found and names.get(source, source) not in measured:
+        words = {name: task for task, name in defined_names().items()}  # as tasks are asked for
+        tasks = ",".join([words.get(names.get(source, source), source), *evaluation.tasks])
         raise ValueError(
             f"evaluation.start_from={source} needs {source} in evaluation.tasks, for the fits "
             f"that {', '.join(found)} start from; type 'evaluation.tasks=[{tasks}]', or "
             "evaluation.start_from=null"
         )
-    if source in evaluation.start_from_tasks:
-        others = [name for name in evaluation.start_from_tasks if name != source]
+    others = [
+        name
+        for name in evaluation.start_from_tasks
+        if names.get(name, name) != names.get(source, source)
+    ]
+    if len(others) < len(evaluation.start_from_tasks):
         raise ValueError(
             f"evaluation.start_from_tasks={evaluation.start_from_tasks} names {source} itself; "
             f"type 'evaluation.start_from_tasks=[{','.join(others)}]'"
@@ -179,14 +221,24 @@ def _check_start(evaluation: EvaluationSettings) -> None:
         )
 
 
-def _known_tasks(evaluation: EvaluationSettings) -> set[str]:
-    """Names that settings may be given for: tasks there are, and those of the files named."""
-    from ablate.config.task_files import SUFFIXES, task_definition, task_names
+def names_of_tasks(evaluation: EvaluationSettings) -> dict[str, str]:
+    """Every word that settings may be given for -> the name of the measurement that it means.
 
-    known = {*task_names(), *synthetic_tasks.TASKS}
-    for name in evaluation.tasks if evaluation.kind == "tasks" else ():
-        known.add(str(task_definition(name)["name"]) if name.endswith(SUFFIXES) else name)
-    return known
+    A task goes by what `evaluation.tasks` calls it (`pos`) and by the name in its file
+    (`ud_english_ewt`), a file of the user's by its stem too.
+    """
+    from ablate.config.task_files import SUFFIXES, defined_names, task_definition
+
+    defined = defined_names()
+    found = {task: task for task in synthetic_tasks.TASKS}
+    found |= {**{name: name for name in defined.values()}, **defined}
+    for task in evaluation.tasks if evaluation.kind == "tasks" else ():
+        if task.endswith(SUFFIXES):
+            name, stem = str(task_definition(task)["name"]), Path(task).stem
+            found |= {task: name, name: name}
+            if stem not in evaluation.tasks:
+                found[stem] = name
+    return {**{task: task for task in evaluation.tasks}, **found}
 
 
 def finetune_settings(evaluation: EvaluationSettings, precision: str = "fp32") -> FinetuneSettings:
@@ -204,21 +256,22 @@ def finetune_settings(evaluation: EvaluationSettings, precision: str = "fp32") -
 def plan_fields(evaluation: EvaluationSettings) -> dict[str, Any]:
     """Fields of `evaluation.plan.Plan`, without what is said of tasks that are not measured.
 
-    (What they are called by is their name; a task given by its file keeps what is said of it.)
+    Tasks are called by the names of their measurements here, however they were written.
     """
-    names = {*evaluation.tasks}
-    files = any("." in name for name in names)
+    said = evaluation.per_task or evaluation.grid_per_task or evaluation.start_from
+    names = names_of_tasks(evaluation) if said else {}
+    known = {names.get(task, task) for task in evaluation.tasks}
 
     def measured(given: Mapping[str, Any] | None) -> dict[str, Any]:
-        kept = (given or {}).items()
-        return {name: dict(value) for name, value in kept if files or name in names}
+        named = {names.get(key, key): dict(value) for key, value in (given or {}).items()}
+        return {name: value for name, value in named.items() if name in known}
 
-    starts = [name for name in evaluation.start_from_tasks if files or name in names]
+    starts = {names.get(task, task) for task in evaluation.start_from_tasks} & known
     source = evaluation.start_from if starts else None
     return {
         "per_task": measured(evaluation.per_task),
         "grid": {name: list(values) for name, values in (evaluation.grid or {}).items()},
         "grid_per_task": measured(evaluation.grid_per_task),
-        "start_from": source,
+        "start_from": None if source is None else names.get(source, source),
         "start_from_tasks": sorted(starts) if source else [],
     }

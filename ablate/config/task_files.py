@@ -6,12 +6,28 @@ together and the working directory decides nothing.
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 from typing import Any
 
 from ablate.config.compose import conf_dir
 
 SUFFIXES = (".yaml", ".yml")
+
+
+def word_loader() -> Any:
+    """YAML's safe loader, but yes, no, on and off are words: they are names of labels."""
+    import yaml
+
+    class Loader(yaml.SafeLoader):
+        pass
+
+    kept = yaml.SafeLoader.yaml_implicit_resolvers
+    Loader.yaml_implicit_resolvers = {
+        first: [(tag, shape) for tag, shape in found if "bool" not in tag or first in "tTfF"]
+        for first, found in kept.items()
+    }
+    return Loader
 
 
 def task_definition(name: str) -> dict[str, Any]:
@@ -33,7 +49,7 @@ def task_definition(name: str) -> dict[str, Any]:
             f"For example 'evaluation.tasks=[{names[0]}]'"
         )
     try:
-        found = yaml.safe_load(file.read_text(encoding="utf-8"))
+        found = yaml.load(file.read_text(encoding="utf-8"), Loader=word_loader())
     except (yaml.YAMLError, UnicodeDecodeError, OSError) as error:
         raise ValueError(f"{file} is not readable YAML: {error}") from error
     if not isinstance(found, dict):
@@ -42,6 +58,13 @@ def task_definition(name: str) -> dict[str, Any]:
     if own is not None:
         found["path"] = str(file.parent / Path(str(own)).expanduser())
     return {"name": file.stem, **found}
+
+
+@functools.cache
+def defined_names() -> dict[str, str]:
+    """Each task of `conf/evaluation/task` -> the name that its file gives it (pos: ud_english_ewt),
+    which is what scores and files are called by."""
+    return {name: str(task_definition(name)["name"]) for name in task_names()}
 
 
 def task_names() -> list[str]:

@@ -143,6 +143,9 @@ def gradient(rule: Rule, scores: Mapping[str, float]) -> dict[str, float]:
     return found
 
 
+CAPPED = ", a fixed sample"  # how a note on capped examples ends
+
+
 def said_of_protocol(details: Mapping[str, Any]) -> list[str]:
     """What no average of a task goes without: a start from another task's fit, capped examples."""
     found = []
@@ -150,16 +153,28 @@ def said_of_protocol(details: Mapping[str, Any]) -> list[str]:
     if start:
         source = (start[0] if isinstance(start, list) else start)["task"]
         found.append(f"starts from the encoder of this run's {source} fit")
-    n, available = details.get("n") or {}, details.get("num_scored_available") or {}
     found += [
-        f"{split}: {n[split]} of {available[split]} examples scored, a fixed sample"
-        for split in available
-        if split in n and n[split] < available[split]
+        f"{split}: {count} of {available} examples scored{CAPPED}"
+        for split, (count, available) in scored_of_available(details).items()
+        if count < available
     ]
     trained, whole = details.get("num_train_examples"), details.get("num_train_available")
     if trained is not None and whole is not None and trained < whole:
-        found.append(f"trained on {trained} of {whole} examples, a fixed sample")
+        found.append(f"trained on {trained} of {whole} examples{CAPPED}")
     return found
+
+
+def scored_of_available(details: Mapping[str, Any]) -> dict[str, tuple[int, int]]:
+    """Split -> (scored, there), both in the unit in which a cap counts.
+
+    That of tagging is the sentence, while its `n` counts words: only `num_scored` can be compared,
+    and a record without it says nothing.
+    """
+    available = details.get("num_scored_available") or {}
+    scored = details.get("num_scored")
+    if scored is None:
+        scored = {} if "words" in details else details.get("n") or {}
+    return {split: (scored[split], available[split]) for split in available if split in scored}
 
 
 def add_averages(result: EvaluationResult) -> None:

@@ -17,9 +17,11 @@ from ablate.evaluation.finetune import Fit, finetune
 from ablate.evaluation.grids import SUITE_SUFFIX, choose
 from ablate.evaluation.measurement import EvaluationResult, Part, Setup, Subject, Table
 from ablate.evaluation.minimal_pairs import is_causal
+from ablate.evaluation.predictions import FORMAT_VERSION
 from ablate.evaluation.scoring import add_task
 from ablate.evaluation.settings import FinetuneSettings
 from ablate.evaluation.tasks import TaskData, TaskSpec, load_task
+from ablate.evaluation.texts import num_copies
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,13 @@ class Classification:
     def _hash(self) -> str:
         return self.data.hash()
 
+    @functools.cached_property
+    def train_overlap(self) -> dict[str, int]:
+        """By scored split, how many examples are in train too; official data have some."""
+        scored = {*self.data.scored, *self.data.spec.metrics_of}
+        texts = {name: x.texts for name, x in self.data.evaluated.items() if name in scored}
+        return num_copies(texts, self.data.train.texts)
+
     @property
     def takes_plan(self) -> bool:
         """Grids and encoders of other tasks' fits are understood here (see `plan.takes_plan`)."""
@@ -63,7 +72,7 @@ class Classification:
     def measure(
         self, subject: Subject, setup: Setup, number: int, on_progress: Callable[[int, int], None]
     ) -> Part:
-        settings, facts = setup.settings, _facts(self.data, setup, number)
+        settings, facts = setup.settings, _facts(self, setup, number)
         task = _encoded(self, subject, settings)
         start = setup.encoder_in[number % len(setup.encoder_in)] if setup.encoder_in else None
 
@@ -81,6 +90,8 @@ class Classification:
                 lambda point: run(point, only_held_out=True).selection or {},
                 folder=setup.folder / "points",
                 key={
+                    "format": FORMAT_VERSION,
+                    "device": next(subject.model.parameters()).device.type,
                     **{"weights": subject.weights, "tokenizer": subject.tokenizer.hash},
                     **{"data": self.hash(), "seed": setup.seed, "part": number},
                     "start": None if start is None else start.name,
@@ -125,8 +136,9 @@ class Classification:
             entry["start_from"] = [part.facts["start_from"] for part in parts]
 
 
-def _facts(data: TaskData, setup: Setup, number: int) -> dict[str, Any]:
+def _facts(task: Classification, setup: Setup, number: int) -> dict[str, Any]:
     """What is known before the fit. Scores of a grid go to a suite of their own."""
+    data = task.data
     suffix = SUITE_SUFFIX if setup.points else ""
     facts: dict[str, Any] = {
         "task": {
@@ -135,7 +147,8 @@ def _facts(data: TaskData, setup: Setup, number: int) -> dict[str, Any]:
             "stand_ins": None,
         },
         "nothing": data.nothing(),
-        "notes": _notes(data, setup.settings),
+        "notes": _notes(task, setup.settings),
+        "train_overlap": task.train_overlap,
     }
     if setup.start_from is not None:
         part = number % len(setup.encoder_in)
@@ -143,8 +156,13 @@ def _facts(data: TaskData, setup: Setup, number: int) -> dict[str, Any]:
     return facts
 
 
-def _notes(data: TaskData, settings: FinetuneSettings) -> dict[str, str]:
+def _notes(task: Classification, settings: FinetuneSettings) -> dict[str, str]:
+    data = task.data
     notes = dict(data.notes)
+    for split, number in task.train_overlap.items():
+        if number:
+            said = f"has {number} of {len(data.evaluated[split])} examples that are in train too"
+            notes[split] = "; ".join([*([notes[split]] if split in notes else []), said])
     if settings.max_scored_examples is not None:
         for split in data.predicted:
             if split not in data.spec.metrics_of:

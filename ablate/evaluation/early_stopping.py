@@ -8,6 +8,7 @@ them. Of two evaluations with one score the first is kept.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -18,21 +19,37 @@ from ablate import rng
 
 
 def hold_out(
-    num_examples: int, fraction: float, *, sample_seed: int, task: str, finetune_seed: int
+    num_examples: int,
+    fraction: float,
+    *,
+    sample_seed: int,
+    task: str,
+    finetune_seed: int,
+    groups: np.ndarray | None = None,
 ) -> tuple[np.ndarray, np.ndarray]:
     """Row numbers (trained on, held out), both sorted; each at least one row.
 
+    `groups` (num_examples,) numbers copies of a text alike, from 0: a text is held out whole, and
+    texts until `fraction` of the examples are.
+
     Raises:
-        ValueError: a single example, which cannot be both.
+        ValueError: a single text, which cannot be both.
     """
-    if num_examples < 2:
+    if num_examples < 2 or (groups is not None and not groups.any()):
         raise ValueError(
-            f"task {task!r} has {num_examples} training examples and some are to be held out; "
+            f"task {task!r} has {num_examples} training examples"
+            f"{' of one text' if num_examples > 1 else ''} and some are to be held out; "
             "type evaluation.finetune.early_stopping=null and leave evaluation.grid out"
         )
     number = min(max(round(fraction * num_examples), 1), num_examples - 1)
-    order = rng.generator(sample_seed, "selection", task, finetune_seed).permutation(num_examples)
-    return np.sort(order[number:]), np.sort(order[:number])
+    draw = rng.generator(sample_seed, "selection", task, finetune_seed)
+    if groups is None:
+        groups = np.arange(num_examples)
+    order = draw.permutation(int(groups.max()) + 1)
+    held = np.cumsum(np.bincount(groups)[order])
+    chosen = order[: min(int(np.searchsorted(held, number)) + 1, len(order) - 1)]
+    inside = np.isin(groups, chosen)
+    return np.flatnonzero(~inside), np.flatnonzero(inside)
 
 
 class BestWeights:
@@ -55,8 +72,10 @@ class BestWeights:
     def __call__(self, step: int) -> bool:
         """Evaluate; True once `patience` evaluations in a row were no better than the best."""
         score = self._score()
+        if not math.isfinite(score):  # diverged: never better than anything
+            score = float("-inf")
         self.history.append((step, score))
-        if score > self.best_score:
+        if score > self.best_score or not self._best:
             self.best_step, self.best_score = step, score
             self._best = [
                 {name: value.detach().clone() for name, value in module.state_dict().items()}

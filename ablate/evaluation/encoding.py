@@ -16,6 +16,7 @@ import numpy as np
 
 from ablate import rng
 from ablate.evaluation.tasks import TaskData
+from ablate.evaluation.texts import example_numbers
 from ablate.inputs.batches import Batch, collate, from_segments, ragged_arange
 
 if TYPE_CHECKING:
@@ -83,6 +84,7 @@ class EncodedTask:
     scale: float
     metric: str = "accuracy"  # the task's first one; judges evaluations on held-out examples
     scored_examples: dict[str, np.ndarray] = field(default_factory=dict)  # their numbers, ascending
+    groups: np.ndarray | None = None  # (n,) of the training rows: copies of a text share a number
 
     def longest(self) -> int:
         return max(int(rows.lengths.max()) for rows in (self.train, *self.scored.values()))
@@ -128,7 +130,7 @@ def encode_task(
     train = encode(tokenizer, texts, max_length=max_length)
     return EncodedTask(
         name, data.spec.num_outputs, data.spec.is_regression, train, labels, scored, center, scale,
-        data.spec.metrics[0], numbers,
+        data.spec.metrics[0], numbers, example_numbers(texts),
     )  # fmt: skip
 
 

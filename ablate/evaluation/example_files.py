@@ -141,7 +141,12 @@ def regression_value(label: Any) -> float:
 
 
 def class_reader(labels: tuple[str, ...]) -> Callable[[Any], int]:
-    """Label as found in a file (name or number) -> class number."""
+    """Label as found in a file (name or number) -> class number.
+
+    Raises:
+        ValueError: names that could be read as other classes' numbers.
+    """
+    check_label_names(labels)
     names = {plain_name(name): index for index, name in enumerate(labels)}
 
     def read(label: Any) -> int:
@@ -155,6 +160,24 @@ def class_reader(labels: tuple[str, ...]) -> Callable[[Any], int]:
         raise ValueError(f"label {label!r}{hidden}, allowed are {allowed}")
 
     return read
+
+
+def check_label_names(labels: tuple[str, ...], where: str = "") -> None:
+    """Refuse a name that is the number of another class: "1" in a csv and 1 in a jsonl would be
+    two classes.
+
+    Raises:
+        ValueError: a numeral that is not its own place among the labels.
+    """
+    for index, name in enumerate(labels):
+        number = _number(name)
+        if math.isfinite(number) and number != index:
+            raise ValueError(
+                f"{where}labels={list(labels)}: {name} stands in place {index}, and a number in a "
+                f"file is a place (0 = {labels[0]}); allowed are words, or the numbers "
+                f"{list(range(len(labels)))} in this order. For example labels: "
+                f"{[f'class_{label}' for label in labels]}, with the same words in the files"
+            )
 
 
 def _number(label: Any) -> float:

@@ -91,7 +91,7 @@ def finetune(
         if only_held_out or settings.early_stopping is not None:
             trained, held = hold_out(
                 len(task.train), settings.selection_fraction, sample_seed=settings.sample_seed,
-                task=task.name, finetune_seed=finetune_seed,
+                task=task.name, finetune_seed=finetune_seed, groups=task.groups,
             )  # fmt: skip
 
         def loss_of(which: np.ndarray) -> tuple[Tensor, int]:
@@ -214,11 +214,13 @@ def _score(forward: Forward, lengths: np.ndarray) -> np.ndarray:
 
 
 def _judge(outputs: np.ndarray, task: EncodedTask, rows: np.ndarray) -> float:
-    """The task's first metric on training examples; 0 where it is undefined."""
-    clean = np.nan_to_num(outputs, nan=0.0)
+    """The task's first metric on training examples; 0 where it is undefined, and less than any
+    score where an output is no number."""
+    if not np.isfinite(outputs).all():
+        return float("-inf")
     if task.is_regression:
-        found = clean[:, 0].astype(np.float64) * task.scale + task.center
+        found = outputs[:, 0].astype(np.float64) * task.scale + task.center
         return metrics.score(
             task.metric, found, task.targets[rows] * task.scale + task.center
         ).value
-    return metrics.score(task.metric, clean.argmax(axis=1), task.targets[rows]).value
+    return metrics.score(task.metric, outputs.argmax(axis=1), task.targets[rows]).value

@@ -9,6 +9,7 @@ that a finished run can be scored again without a model; nothing here imports to
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -100,6 +101,34 @@ class EvaluationResult:
     details: dict[str, dict[str, Any]] = field(default_factory=dict)
     averages: dict[str, dict[str, Any]] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
+
+
+def without_nan(result: EvaluationResult) -> None:
+    """Scores that are no numbers become 0 with the flag `not_finite`, details None, in place."""
+    for entry in result.details.values():
+        for name, measured in entry.get("metrics", {}).items():
+            bad = [not math.isfinite(value) for value in measured["by_seed"]]
+            if any(bad):
+                measured["flags"] = [
+                    "not_finite" if wrong else flag
+                    for flag, wrong in zip(measured["flags"], bad, strict=True)
+                ]
+                measured["by_seed"] = [
+                    0.0 if wrong else value
+                    for value, wrong in zip(measured["by_seed"], bad, strict=True)
+                ]
+                result.scores[name] = sum(measured["by_seed"]) / len(bad)
+    result.scores.update({n: 0.0 for n, v in result.scores.items() if not math.isfinite(v)})
+    result.details = {name: _plain(entry) for name, entry in result.details.items()}
+
+
+def _plain(value: Any) -> Any:
+    """Numbers that JSON does not have -> None."""
+    if isinstance(value, dict):
+        return {name: _plain(inside) for name, inside in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(inside) for inside in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def weights_hash(model: MaskedLanguageModel) -> str:

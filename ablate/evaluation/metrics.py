@@ -83,8 +83,10 @@ METRICS: dict[str, Metric] = {
 REGRESSION_METRICS = ("pearson", "spearman")
 
 
-def check_metrics(names: tuple[str, ...], *, regression: bool, task: str) -> None:
-    """Refuse metrics that do not exist or do not fit the kind of label.
+def check_metrics(
+    names: tuple[str, ...], *, regression: bool, task: str, num_labels: int = 2
+) -> None:
+    """Refuse metrics that do not exist or do not fit the labels (F1 is of class 1, of two).
 
     Raises:
         ValueError: names the task, what was given and what fits.
@@ -94,6 +96,11 @@ def check_metrics(names: tuple[str, ...], *, regression: bool, task: str) -> Non
     if wrong:
         kind = "regression (no labels)" if regression else "classification"
         raise ValueError(f"task {task!r}: metrics {wrong} do not fit {kind}; allowed: {allowed}")
+    if "f1" in names and num_labels != 2:
+        raise ValueError(
+            f"task {task!r}: metrics {list(names)} for {num_labels} labels: f1 is that of the "
+            "second of two labels; allowed here: accuracy, mcc. Type metrics: [accuracy] or [mcc]"
+        )
 
 
 def score(

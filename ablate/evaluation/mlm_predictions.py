@@ -8,6 +8,7 @@ Legend: R rows, T tokens with [CLS] and [SEP], M predicted.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -40,7 +41,7 @@ class Pieces:
     rows: Rows
     word: np.ndarray
     asked: np.ndarray
-    pieces_of_word: np.ndarray  # (W,) 0 for a word that was cut or left no piece
+    pieces_of_word: np.ndarray  # (W,) 0 for a word that left no piece or fits no row
     facts: dict[str, int]
 
 
@@ -55,14 +56,14 @@ def predictions(
 ) -> tuple[Table, dict[str, int]]:
     """The table of all predictions, and what was cut or could not be asked."""
     pieces = cut_in_pieces(tokenizer, text, max_length=max_length)
-    chosen = (
-        {CAUSAL: np.flatnonzero(pieces.asked)}
-        if is_causal(model)
-        else {
+    if is_causal(model):
+        chosen = {CAUSAL: np.flatnonzero(pieces.asked)}
+        pieces_of_words(pieces, np.ones(text.num_words, dtype=bool))  # counts the unanswered
+    else:
+        chosen = {
             TOKEN: chosen_pieces(pieces, text.seed),
             WHOLE_WORD: pieces_of_words(pieces, chosen_words(text)),
         }
-    )
     total, columns = sum(map(len, chosen.values())), _Columns(text, pieces)
     done = 0
     for split, places in chosen.items():
@@ -96,22 +97,26 @@ def pieces_of_words(pieces: Pieces, words: np.ndarray) -> np.ndarray:
     inside = pieces.word >= 0
     unknown = np.zeros(len(words), dtype=bool)
     unknown[pieces.word[inside & ~pieces.asked]] = True
+    missing = pieces.pieces_of_word == 0
+    pieces.facts["chosen_words"] = int(words.sum())
     pieces.facts["chosen_words_with_unknown_pieces"] = int((words & unknown).sum())
-    pieces.facts["chosen_words_without_pieces"] = int((words & (pieces.pieces_of_word == 0)).sum())
+    pieces.facts["chosen_words_without_pieces"] = int((words & missing).sum())
+    pieces.facts["unanswered_words"] = int((words & (unknown | missing)).sum())
     wanted = words & ~unknown
     return np.flatnonzero(inside & wanted[pieces.word])
 
 
 def cut_in_pieces(tokenizer: Tokenizer, text: HeldOutText, *, max_length: int) -> Pieces:
     """[CLS], the pieces of a row's segments, [SEP]; a piece belongs to the word in which its first
-    character stands. Words that do not fit whole into `max_length` are cut and counted.
+    character stands. A row that does not fit into `max_length` goes on in another one, between
+    words; a word that fits none is left out. Both are counted.
     """
     segments = [segment for row in text.rows for segment in row]
     encoded = tokenizer.encode_with_offsets([segment.text for segment in segments])
     first = np.cumsum([0, *(len(segment.begins) for segment in segments)])
     ids: list[Any] = []
     words: list[Any] = []
-    lengths, cut, at = [], 0, 0
+    lengths, cut, split, at = [], 0, 0, 0
     for row in text.rows:
         here = range(at, at + len(row))
         at += len(row)
@@ -119,21 +124,21 @@ def cut_in_pieces(tokenizer: Tokenizer, text: HeldOutText, *, max_length: int) -
         word = np.concatenate(
             [first[i] + _word_numbers(encoded[i].offsets, segments[i]) for i in here]
         )
-        room = max_length - 2
-        if len(own) > room:
-            while room and word[room] == word[room - 1]:
-                room -= 1
-            cut += len(own) - room
-        ids += [[tokenizer.cls_token_id], own[:room], [tokenizer.sep_token_id]]
-        words += [[-1], word[:room], [-1]]
-        lengths.append(min(len(own), room) + 2)
+        spans = list(_spans(word, max_length - 2)) or [(0, 0)]
+        cut += len(own) - sum(end - begin for begin, end in spans)
+        split += len(spans) > 1
+        for begin, end in spans:
+            ids += [[tokenizer.cls_token_id], own[begin:end], [tokenizer.sep_token_id]]
+            words += [[-1], word[begin:end], [-1]]
+            lengths.append(end - begin + 2)
     flat, word = np.concatenate(ids).astype(np.int64), np.concatenate(words).astype(np.int64)
     starts = np.concatenate([[0], np.cumsum(lengths)])
     rows = Rows(flat, np.zeros_like(flat), starts, cut)
     special = np.isin(flat, tokenizer.special_ids) | (flat == tokenizer.unk_token_id)
     count = np.bincount(word[word >= 0], minlength=text.num_words)
     facts = {
-        "rows": len(text.rows),
+        "rows": len(lengths),
+        "rows_split": split,
         "words": text.num_words,
         "pieces": int(count.sum()),
         "truncated_tokens": cut,
@@ -141,6 +146,22 @@ def cut_in_pieces(tokenizer: Tokenizer, text: HeldOutText, *, max_length: int) -
         "words_without_pieces": int((count == 0).sum()),
     }
     return Pieces(rows, word, (word >= 0) & ~special, count, facts)
+
+
+def _spans(word: np.ndarray, room: int) -> Iterator[tuple[int, int]]:
+    """Runs of whole words with at most `room` pieces each; a word of more is in none of them."""
+    bounds = np.flatnonzero(np.diff(word, prepend=-1, append=-1))  # of words, the end included
+    begin = 0
+    for first, end in itertools.pairwise(bounds.tolist()):
+        if end - first > room:
+            if first > begin:
+                yield begin, first
+            begin = end
+        elif end - begin > room:
+            yield begin, first
+            begin = first
+    if begin < len(word):
+        yield begin, len(word)
 
 
 def _word_numbers(offsets: np.ndarray, segment: Segment) -> np.ndarray:

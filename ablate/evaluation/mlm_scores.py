@@ -8,7 +8,7 @@ a model.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -26,8 +26,9 @@ _BASELINE = "is the best constant answer, chosen on the scored pieces themselves
 NOTES = {
     "token_mask": f"hides 15% of the pieces, one by one; {_ACROSS}, and here only roughly (the "
     "rest of a word shows, more of it where words have more pieces)",
-    "whole_word_mask": f"hides all pieces of 15% of the words, the same words for every arm; "
-    f"{_ACROSS} (pieces are guessed independently, their number is given)",
+    "whole_word_mask": f"hides all pieces of 15% of the words, drawn without regard to the "
+    "tokenizer; words with a piece that it does not know, and words of none, are not answered and "
+    f"are flagged; {_ACROSS} (pieces are guessed independently, their number is given)",
     "clm": f"asks every piece given those before it, which no masked model's number is to be "
     f"compared with; {_ACROSS}",
 }
@@ -54,11 +55,12 @@ def add_quality(result: EvaluationResult, parts: Sequence[Part]) -> None:
             result.scores[score] = whole[metric]
             metrics[score] = {
                 "metric": metric,
-                "n": whole["n"],
+                "n": whole["words" if split == "whole_word_mask" else "n"],
+                "pieces": whole["n"],
                 "majority": nothing[metric],
                 "majority_flag": None,
                 "by_seed": [whole[metric]],
-                "flags": [None],
+                "flags": [_unanswered(split, facts)],
                 "standard_error": errors[metric],
             }
         breakdown[split] = _breakdown(here)
@@ -68,6 +70,12 @@ def add_quality(result: EvaluationResult, parts: Sequence[Part]) -> None:
         "notes": {**{split: NOTES[split] for split in splits}, "baseline": _BASELINE},
         **facts,
     }
+
+
+def _unanswered(split: str, facts: Mapping[str, Any]) -> str | None:
+    """A flag where not all words were answered: another arm may have answered others."""
+    number = facts.get("unanswered_words", 0) if split != "token_mask" else 0
+    return f"{number} of {facts['chosen_words']} words unanswered" if number else None
 
 
 def _breakdown(columns: dict[str, np.ndarray]) -> dict[str, dict[str, Any]]:

@@ -58,8 +58,9 @@ def parse(argv: Sequence[str], rules: Sequence[str]) -> Options:
         "--rule", metavar="NAME", help=f"one average, or all: {', '.join(rules)}, all"
     )
     parser.add_argument(
-        "--task", action="append", default=[], metavar="T", help="this task alone (may be repeated)"
-    )
+        "--task", action="append", default=[], metavar="T",
+        help="this task alone, without averages (may be repeated)",
+    )  # fmt: skip
     parser.add_argument(
         "--submission", metavar="DIR", help="write the predictions of GLUE's test sets into DIR"
     )
@@ -73,6 +74,12 @@ def parse(argv: Sequence[str], rules: Sequence[str]) -> Options:
         raise ValueError(
             f"--rule {options.rule} is unknown; allowed: {', '.join(rules)}, all. "
             f"For example --rule {rules[0]}"
+        )
+    if options.rule is not None and options.task:
+        raise ValueError(
+            f"--rule {options.rule} with --task {' --task '.join(options.task)}: an average is "
+            "over all tasks of its rule, whatever is shown; type one of the two, for example "
+            f"{PROGRAM} {options.run} --rule {options.rule}"
         )
     if options.seed and options.submission is None:
         raise ValueError(

@@ -40,8 +40,14 @@ class PairScores:
 
     @property
     def wins(self) -> np.ndarray:
-        """1 where the good sentence is more probable, .5 for a tie, 0 otherwise, (n,)."""
-        return np.where(self.good == self.bad, 0.5, (self.good > self.bad).astype(np.float64))
+        """1 where the good sentence is more probable, .5 for a tie or no number, else 0, (n,)."""
+        undecided = (self.good == self.bad) | ~self.finite
+        return np.where(undecided, 0.5, (self.good > self.bad).astype(np.float64))
+
+    @property
+    def finite(self) -> np.ndarray:
+        """Whether both likelihoods are numbers, (n,)."""
+        return np.isfinite(self.good) & np.isfinite(self.bad)
 
     @property
     def accuracy(self) -> float:
@@ -56,6 +62,7 @@ class PairScores:
         """Accuracy with its standard error, number of pairs and ties, by first appearance."""
         found: dict[str, dict[str, Any]] = {}
         names, wins, ties = np.array(self.paradigms), self.wins, self.good == self.bad
+        broken = ~self.finite
         for name in dict.fromkeys(self.paradigms):
             here = names == name
             n = int(here.sum())
@@ -63,6 +70,7 @@ class PairScores:
                 "accuracy": float(wins[here].mean()),
                 "n": n,
                 "ties": int(ties[here].sum()),
+                "not_finite": int(broken[here].sum()),
                 "standard_error": float(wins[here].std() / np.sqrt(n)),
             }
         return found
@@ -77,6 +85,7 @@ def mean_over_paradigms(paradigms: Mapping[str, Mapping[str, Any]]) -> dict[str,
         "accuracy": float(np.mean([entry["accuracy"] for entry in entries])),
         "n": sum(entry["n"] for entry in entries),
         "ties": sum(entry["ties"] for entry in entries),
+        "not_finite": sum(entry["not_finite"] for entry in entries),
         "standard_error": float(np.sqrt((errors**2).sum()) / len(entries)),
         "num_paradigms": len(entries),
     }
@@ -139,13 +148,14 @@ def _by_group(
 
 
 def _metric(entry: Mapping[str, Any]) -> dict[str, Any]:
+    ties = f"{entry['ties']} ties" if entry["ties"] else None
     return {
         "metric": "accuracy",
         "n": entry["n"],
         "majority": 0.5,
         "majority_flag": None,
         "by_seed": [entry["accuracy"]],
-        "flags": [f"{entry['ties']} ties" if entry["ties"] else None],
+        "flags": ["not_finite" if entry["not_finite"] else ties],
         "standard_error": entry["standard_error"],
         "ties": entry["ties"],
     }

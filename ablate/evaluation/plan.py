@@ -26,6 +26,21 @@ class Plan:
     start_from: str | None = None
     start_from_tasks: tuple[str, ...] = ()
 
+    def check_names(self, measurements: Sequence[Measurement]) -> None:
+        """Nothing is said of what is not measured: it would be ignored.
+
+        Raises:
+            ValueError: a name that no measurement has.
+        """
+        known = [m.name for m in measurements]
+        for group in ("per_task", "grid_per_task", "start_from_tasks"):
+            for name in getattr(self, group):
+                if name not in known:
+                    raise ValueError(
+                        f"evaluation.{group} names {name}, which is not measured; allowed: "
+                        f"{', '.join(known)}. Leave it out, or add its task to evaluation.tasks"
+                    )
+
     def setup_of(self, measurement: Measurement, shared: Setup) -> Setup:
         """The setup of one measurement: its settings, its number of seeds, its points.
 
@@ -45,7 +60,7 @@ class Plan:
         if fitted and settings.early_stopping is not None and not stops:
             raise ValueError(
                 f"evaluation.finetune.early_stopping={settings.early_stopping} is not known to "
-                f"{name}, which is of another kind; take {name} out of evaluation.tasks, or type "
+                f"{name}, which is of another kind; take its task out of evaluation.tasks, or type "
                 f"'evaluation.per_task={{{name}: {{early_stopping: null}}}}'"
             )
         if not found or not fitted:
@@ -53,7 +68,7 @@ class Plan:
         if not takes_plan(measurement):
             raise ValueError(
                 f"evaluation.grid selects for tasks of kind classification, and {name} is of "
-                f"another kind; take {name} out of evaluation.tasks, or type evaluation.grid=null"
+                f"another kind; take its task out of evaluation.tasks, or type evaluation.grid=null"
             )
         return dataclasses.replace(setup, points=found)
 

@@ -15,6 +15,8 @@ from typing import Any
 
 from ablate.evaluation.measurement import Part, Table
 
+FORMAT_VERSION = 3  # of the files and of what decides their content
+
 
 def write(file: Path, part: Part, *, key: dict[str, Any]) -> None:
     """Write columns of equal length; `score_*` are stored as float32."""

@@ -8,10 +8,11 @@ there. All numbers are computed from the stored parts, whether they were made no
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,7 @@ from ablate.evaluation.measurement import (
     Setup,
     Subject,
     weights_hash,
+    without_nan,
 )
 from ablate.evaluation.plan import Plan
 from ablate.evaluation.settings import FinetuneSettings
@@ -32,8 +34,6 @@ from ablate.evaluation.workers import Done, Progress, Task
 
 if TYPE_CHECKING:
     from ablate.tokens.tokenizer import Tokenizer
-
-FORMAT_VERSION = 2  # of the parquet files and of what decides their content
 
 
 def evaluate(
@@ -78,18 +78,21 @@ def evaluate(
     subject = Subject(model, tokenizer, weights_hash(model))
     setups = {m.name: plan.setup_of(m, shared) for m in measurements}
     dependents = plan.dependents(measurements)
-    keys = _keys(measurements, subject, setups, threads, plan.start_from, dependents)
+    device = devices[0].split(":")[0]
+    keys = _keys(measurements, subject, setups, threads, device, plan.start_from, dependents)
     parts, missing = _stored(measurements, setups, keys)
     first, second, encoders = _waves(measurements, setups, keys, missing, plan, dependents)
     result = EvaluationResult(seconds={m.name: 0.0 for m in measurements})
     progress = on_progress or (lambda name, done, total: None)
     for wave in (first, second):
-        for task, done in _measured(subject, shared, wave, threads, devices, progress):
-            name, number = task.measurement.name, task.number
-            key = keys[name, number]
-            predictions.write(_file(shared, name, number, key), done.part, key=key)
-            parts[name, number] = done.part
-            result.seconds[name] += done.seconds
+        made = _measured(subject, shared, wave, threads, devices, progress)
+        with contextlib.closing(made):  # whatever ends this ends the workers too
+            for task, done in made:
+                name, number = task.measurement.name, task.number
+                key = keys[name, number]
+                predictions.write(_file(shared, name, number, key), done.part, key=key)
+                parts[name, number] = done.part
+                result.seconds[name] += done.seconds
     for measurement in measurements:
         setup = setups[measurement.name]
         numbers = range(measurement.num_parts(setup))
@@ -100,6 +103,7 @@ def evaluate(
             key={"parts": [keys[measurement.name, number] for number in numbers]},
         )
         measurement.add_to(result, own, setup)
+    without_nan(result)
     add_averages(result)
     for average in result.averages.values():  # no average goes without it
         average["start_from"] = dict.fromkeys(dependents, plan.start_from)
@@ -113,12 +117,13 @@ def _keys(
     subject: Subject,
     setups: Mapping[str, Setup],
     threads: int,
+    device: str,
     source: str | None,
     dependents: Sequence[str],
 ) -> dict[tuple[str, int], dict[str, Any]]:
     """The key of each part; that of a fit which starts from another's encoder holds that one's."""
     keys = {
-        (m.name, number): _key(m, subject, setups[m.name], number, threads)
+        (m.name, number): _key(m, subject, setups[m.name], number, threads, device)
         for m in measurements
         for number in range(m.num_parts(setups[m.name]))
     }
@@ -171,13 +176,19 @@ def _waves(
 
 
 def _key(
-    measurement: Measurement, subject: Subject, setup: Setup, number: int, threads: int
+    measurement: Measurement,
+    subject: Subject,
+    setup: Setup,
+    number: int,
+    threads: int,
+    device: str,
 ) -> dict[str, Any]:
     return {
-        "format": FORMAT_VERSION,
+        "format": predictions.FORMAT_VERSION,
         "weights": subject.weights,
         "tokenizer": subject.tokenizer.hash,
         "threads": threads,
+        "device": device,
         "measurement": measurement.key(setup),
         "part": number,
     }
@@ -215,7 +226,7 @@ def _measured(
     threads: int,
     devices: Sequence[str],
     on_progress: Progress,
-) -> Iterator[tuple[Task, Done]]:
+) -> Generator[tuple[Task, Done], None, None]:
     """(task, done) as they come; the model goes back to where it was."""
     devices = list(devices)[: len(tasks)]
     if len(devices) > 1:

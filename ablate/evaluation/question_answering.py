@@ -222,7 +222,10 @@ def add_questions(result: EvaluationResult, parts: Sequence[Part], setup: Setup)
                 "majority": float(score(tables[0]["baseline"]).mean()),
                 "majority_flag": None,
                 "by_seed": [float(v.mean()) for v in values],
-                "flags": [None] * len(values),
+                "flags": [
+                    "not_finite" if part.facts["outputs_not_finite"].get(split) else None
+                    for part in parts
+                ],
                 "standard_error": ratio_error(sums),
                 "standard_error_method": "paragraphs",
             }

@@ -99,9 +99,12 @@ _Parts = tuple[Collection, Collection, dict[str, int]]  # training, test, what w
 
 
 class Builder:
-    """Rows added one by one -> a `Collection`: copies of a text are one text."""
+    """Rows added one by one -> a `Collection`: copies of a text are one text. Queries are told
+    apart by their ids from here on, so that two of one id are refused."""
 
-    def __init__(self) -> None:
+    def __init__(self, source: Path) -> None:
+        self._source = source
+        self._texts: dict[str, str] = {}  # id of a query -> its plain text
         self._documents: dict[str, tuple[str, str]] = {}  # plain text -> (id, text)
         self._queries: dict[str, tuple[str, str]] = {}
         self._grades: dict[str, dict[str, float]] = {}
@@ -113,8 +116,18 @@ class Builder:
         return key
 
     def relevant(self, query: str, name: str, document: str, grade: float) -> None:
-        """A query and a document (by its key) that answers it; the best grade counts."""
+        """A query and a document (by its key) that answers it; the best grade counts.
+
+        Raises:
+            ValueError: another query has this id.
+        """
         key = plain_text(query)
+        if self._texts.setdefault(name, key) != key:
+            raise ValueError(
+                f"{self._source}: two queries have the id {name!r}: {self._texts[name]!r} and "
+                f"{key!r}; give each query an id of its own (column idx of pairs, id of squad and "
+                "files), or leave the column out of pairs and squad"
+            )
         self._queries.setdefault(key, (name, query))
         grades = self._grades.setdefault(key, {})
         grades[document] = max(grade, grades.get(document, 0.0))
@@ -173,12 +186,11 @@ def _pairs(spec: DataSpec, folder: Path) -> _Parts:
     right = {spec.labels.index(label) for label in spec.relevant}
 
     def one(split: str) -> Collection:
-        found = Builder()
+        found = Builder(folder / split)
         for number, row in enumerate(_rows(folder, split, (spec.query, spec.document, spec.label))):
             key = found.document(str(row[spec.document]))
             if read(row[spec.label]) in right:
-                query_id = str(row.get("idx", number))
-                found.relevant(str(row[spec.query]), query_id, key, 1.0)
+                found.relevant(str(row[spec.query]), _query_id(row, "idx", number), key, 1.0)
         return found.build()
 
     if spec.train is None:
@@ -190,10 +202,10 @@ def _squad(spec: DataSpec, folder: Path) -> _Parts:
     columns = (spec.query, spec.document)
 
     def build(rows: Sequence[Mapping[str, Any]]) -> Collection:
-        found = Builder()
+        found = Builder(folder)
         for number, row in enumerate(rows):
             key = found.document(str(row[spec.document]))
-            found.relevant(str(row[spec.query]), str(row.get("id", number)), key, 1.0)
+            found.relevant(str(row[spec.query]), _query_id(row, "id", number), key, 1.0)
         return found.build()
 
     if spec.train is not None:
@@ -211,11 +223,10 @@ def _files(spec: DataSpec, folder: Path) -> _Parts:
     """Documents that answer training queries alone are for training, all others for the test."""
     if spec.train is None:
         raise ValueError(f"{folder}: source: files needs train: the name of a split of queries")
-    documents = {
-        str(row["id"]): str(row["text"]) for row in _rows(folder, "documents", ("id", "text"))
-    }
-    queries = {str(r["id"]): r for r in _rows(folder, "queries", ("id", "text", "split"))}
-    sides = {spec.train: Builder(), spec.test: Builder()}
+    found = _by_id(folder, "documents", ("id", "text"))
+    documents = {name: str(row["text"]) for name, row in found.items()}
+    queries = _by_id(folder, "queries", ("id", "text", "split"))
+    sides = {spec.train: Builder(folder), spec.test: Builder(folder)}
     graded = [
         (str(row["query"]), str(row["document"]), float(row.get("grade", 1.0)))
         for row in _rows(folder, "relevance", ("query", "document"))
@@ -245,6 +256,22 @@ def _files(spec: DataSpec, folder: Path) -> _Parts:
         "queries_of_other_splits": sum(split not in sides for split in split_of.values()),
     }
     return sides[spec.train].build(), sides[spec.test].build(), counted
+
+
+def _query_id(row: Mapping[str, Any], column: str, number: int) -> str:
+    """The row's own id; its number in the file where there is none."""
+    own = row.get(column)
+    return str(number if own is None else own)
+
+
+def _by_id(folder: Path, name: str, columns: Sequence[str]) -> dict[str, dict[str, Any]]:
+    found: dict[str, dict[str, Any]] = {}
+    for row in _rows(folder, name, columns):
+        if found.setdefault(str(row["id"]), row) is not row:
+            raise ValueError(
+                f"{folder}/{name}: two rows have the id {row['id']!r}; give each an id of its own"
+            )
+    return found
 
 
 def _rows(folder: Path, name: str, columns: Sequence[str]) -> list[dict[str, Any]]:

@@ -54,7 +54,10 @@ def add_scores(
         groups = merged_classes(spec, split)
         found = [one["prediction"] if groups is None else groups[one["prediction"]] for one in here]
         baseline = nothing[split] if isinstance(nothing, Mapping) else nothing
-        scored = _measure(wanted, found, gold, baseline, classes=_chance_classes(spec, groups))
+        scored = _measure(
+            wanted, found, gold, baseline,
+            classes=_chance_classes(spec, groups), diverged=entry["not_finite"][split],
+        )  # fmt: skip
         names = {m: score_name(spec["suite"], spec["name"], split, m) for m in wanted}
         entry["metrics"] |= {names[metric]: scored[0][metric] for metric in wanted}
         entry["error_correlations"] += [
@@ -106,6 +109,7 @@ def _measure(
     nothing: float,
     *,
     classes: int | None,
+    diverged: Sequence[bool],
 ) -> tuple[dict[str, dict[str, Any]], dict[tuple[str, str], float]]:
     """Each metric for each fit, beside what `nothing`, an answer that reads nothing, gets; and how
     the sampling errors of each two metrics go together."""
@@ -123,8 +127,10 @@ def _measure(
             "standard_error_method": errors[metric].method,
             "by_seed": [score.value for score in scores],
             "flags": [
-                score.flag or ("collapsed" if metrics.is_constant(values) else None)
-                for score, values in zip(scores, found, strict=True)
+                "not_finite"
+                if wrong
+                else score.flag or ("collapsed" if metrics.is_constant(values) else None)
+                for score, values, wrong in zip(scores, found, diverged, strict=True)
             ],
         }
     return entries, correlated

@@ -7,6 +7,7 @@ of a grid are this set with a few fields replaced.
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -59,48 +60,48 @@ class FinetuneSettings:
             given = ", ".join(f"evaluation.finetune.{n}={getattr(self, n)!r}" for n in wrong_type)
             kinds = ", ".join(f"{n} is a {_KINDS[n].replace('|', ' or ')}" for n in wrong_type)
             raise ValueError(f"{given} is not possible: {kinds}")
-        rules = {
-            "learning_rate": self.learning_rate > 0,
-            "batch_size": self.batch_size >= 1,
-            "num_epochs": self.num_epochs >= 1,
-            "min_steps": self.min_steps >= 0,
-            "max_steps": self.max_steps is None or self.max_steps >= 1,
-            "schedule": self.schedule in SCHEDULES,
-            "warmup_fraction": 0 <= self.warmup_fraction < 1,
-            "weight_decay": self.weight_decay >= 0,
-            "layerwise_decay": 0 < self.layerwise_decay <= 1,
-            "adam_beta2": 0 <= self.adam_beta2 < 1,
-            "adam_eps": self.adam_eps > 0,
-            "gradient_clip": self.gradient_clip is None or self.gradient_clip > 0,
-            "dropout": 0 <= self.dropout < 1,
-            "pooling": self.pooling in POOLINGS,
-            "head": self.head in HEADS,
-            "early_stopping": self.early_stopping is None or self.early_stopping >= 1,
-            "evaluations_per_epoch": self.evaluations_per_epoch >= 1,
-            "selection_fraction": 0 < self.selection_fraction < 1,
-            "precision": self.precision in PRECISIONS,
-            "max_length": self.max_length >= 8,
-            "max_train_examples": self.max_train_examples is None or self.max_train_examples >= 1,
-            "max_scored_examples": self.max_scored_examples is None
-            or self.max_scored_examples >= 1,
-        }
-        wrong = [name for name, good in rules.items() if not good]
+        wrong = {n: said for n, (good, said) in self._rules().items() if not good}
         if wrong:
             given = ", ".join(f"evaluation.finetune.{n}={getattr(self, n)}" for n in wrong)
-            raise ValueError(
-                f"{given} is not possible. Counts and rates must be above 0, min_steps and "
-                "weight_decay not below it, max_length at least 8, warmup_fraction and dropout in "
-                "[0, 1), selection_fraction in (0, 1), layerwise_decay in (0, 1] (1 = none), "
-                f"precision one of {', '.join(PRECISIONS)}, schedule one of "
-                f"{', '.join(SCHEDULES)}, pooling one of {', '.join(POOLINGS)}, head one of "
-                f"{', '.join(HEADS)}"
-            )
+            allowed = "; ".join(f"{name} must be {said}" for name, said in wrong.items())
+            raise ValueError(f"{given} is not possible: {allowed}")
         if self.frozen and self.layerwise_decay != 1:
             raise ValueError(
                 f"evaluation.finetune.layerwise_decay={self.layerwise_decay} has no effect on a "
                 "frozen encoder; type evaluation.finetune.layerwise_decay=1 or "
                 "evaluation.finetune.frozen=false"
             )
+
+    def _rules(self) -> dict[str, tuple[bool, str]]:
+        """Name -> whether its value is possible, and which are."""
+
+        def number(name: str, low: float, high: float = math.inf, *, above: bool = False) -> None:
+            value = getattr(self, name)
+            limits = f"{'above' if above else 'at least'} {low:g}"
+            limits += f" and below {high:g}" if high < math.inf else " and finite"
+            good = value is None or ((value > low if above else value >= low) and value < high)
+            found[name] = good, limits
+
+        found: dict[str, tuple[bool, str]] = {}
+        for name in ("batch_size", "num_epochs", "max_steps", "early_stopping"):
+            number(name, 1)
+        for name in ("evaluations_per_epoch", "max_train_examples", "max_scored_examples"):
+            number(name, 1)
+        for name in ("learning_rate", "adam_eps", "gradient_clip"):
+            number(name, 0, above=True)
+        for name in ("min_steps", "weight_decay"):
+            number(name, 0)
+        for name in ("warmup_fraction", "adam_beta2", "dropout"):
+            number(name, 0, 1)
+        number("selection_fraction", 0, 1, above=True)
+        number("max_length", 8)
+        found["layerwise_decay"] = 0 < self.layerwise_decay <= 1, "above 0 and at most 1 (1 = none)"
+        for name, words in (
+            ("schedule", SCHEDULES), ("pooling", POOLINGS), ("head", HEADS),
+            ("precision", PRECISIONS),
+        ):  # fmt: skip
+            found[name] = getattr(self, name) in words, f"one of {', '.join(words)}"
+        return found
 
     def changed(self, changes: Mapping[str, Any], *, where: str) -> FinetuneSettings:
         """These settings with some fields replaced.

@@ -9,19 +9,18 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
-from ablate.evaluation import predictions, retrieval_scores, similarity_scores
+from ablate.evaluation import retrieval_scores, similarity_scores, stored_parts
 from ablate.evaluation.averages import add_averages
-from ablate.evaluation.measurement import EvaluationResult, Part
+from ablate.evaluation.measurement import EvaluationResult, Part, without_nan
 from ablate.evaluation.mlm_scores import add_quality
 from ablate.evaluation.pair_scores import add_pairs
 from ablate.evaluation.scoring import add_scores
+from ablate.evaluation.stored_parts import kind_of
 
 _TOLERANCE = 1e-9
 
@@ -38,18 +37,21 @@ class StoredRun:
 @dataclass(frozen=True)
 class Rescored:
     """Computed again; `as_recorded` names the tasks whose scores were taken from the record, and
-    `differences` the scores that are not what the record says, (recorded, found)."""
+    `differences` the scores that are not what the record says, (recorded, found), and
+    `sizes` those of another number of examples."""
 
     result: EvaluationResult
     as_recorded: list[str] = field(default_factory=list)
     differences: dict[str, tuple[float, float]] = field(default_factory=dict)
+    sizes: dict[str, tuple[int, int]] = field(default_factory=dict)
 
 
-def open_run(path: str | Path) -> StoredRun:
-    """Read a run's folder.
+def open_run(path: str | Path, tasks: Collection[str] = ()) -> StoredRun:
+    """Read a run's folder; of the predictions those of `tasks` alone, or all without any.
 
     Raises:
-        ValueError: no run, an unfinished one, or one without predictions; says what to type.
+        ValueError: no run, an unfinished one, one without predictions or without such a task, or
+            predictions that are no such task's; says what to type.
     """
     folder = Path(path).expanduser()
     file = folder / "record.json"
@@ -74,52 +76,53 @@ def open_run(path: str | Path) -> StoredRun:
             f"the run in {path} has no predictions: nothing was evaluated; run it again with, for "
             "example, evaluation=glue"
         )
-    return StoredRun(folder, record, {name: _parts(folder, name) for name in record["evaluation"]})
-
-
-def _parts(folder: Path, name: str) -> list[Part]:
-    file = folder / "predictions" / f"{name}.parquet"
-    found = predictions.read(file)
-    if found is None or not isinstance(found.facts.get("parts"), list):
-        raise ValueError(f"{file} is missing or no file of predictions; run the evaluation again")
-    facts = found.facts["parts"]
-    seeds = np.array(found.table.get("part", found.table["finetune_seed"]))
-    if len(facts) == 1:
-        return [Part(found.table, facts[0])]
-    places = [np.flatnonzero(seeds == seed) for seed in dict.fromkeys(seeds.tolist())]
-    return [
-        Part({column: [values[i] for i in here] for column, values in found.table.items()}, fact)
-        for here, fact in zip(places, facts, strict=True)
-    ]
+    there = record["evaluation"]
+    unknown = [name for name in tasks if name not in there]
+    if unknown:
+        raise ValueError(
+            f"--task {unknown[0]}: the run has no such task; allowed: {', '.join(there)}"
+        )
+    parts = {
+        name: stored_parts.read(folder / "predictions" / f"{name}.parquet", name, there[name])
+        for name in there
+        if name in tasks or not tasks
+    }
+    return StoredRun(folder, record, parts)
 
 
 def score_again(run: StoredRun) -> Rescored:
-    """All scores and averages of a run from its predictions."""
+    """All scores and averages of a run from the predictions that were read.
+
+    Raises:
+        ValueError: rows of a score are not there.
+    """
     result = EvaluationResult()
     as_recorded = []
     recorded: Mapping[str, float] = run.record["scores"]
-    for name, details in run.record["evaluation"].items():
-        parts = run.parts[name]
-        facts = parts[0].facts
-        if _is_classification(facts):
-            kept = {**facts, "hyper_parameters": details.get("hyper_parameters", {})}
+    for name, parts in run.parts.items():
+        details = run.record["evaluation"][name]
+        kind, settings = kind_of(parts[0].facts, details), details.get("hyper_parameters", {})
+        if kind == "classification":
             losses = [part.facts["train_loss"] for part in parts]
+            kept = {**parts[0].facts, "hyper_parameters": settings}
             add_scores(result, kept, [part.table for part in parts], losses)
-        elif "log_likelihood_good" in parts[0].table and "likelihood" in facts and "name" in facts:
+        elif kind == "minimal_pairs":
             add_pairs(result, parts)
-        elif "log_probability" in parts[0].table and "name" in facts:
+        elif kind == "mlm_quality":
             add_quality(result, parts)
-        elif "architecture" in facts and "recall_at" in facts:
-            retrieval_scores.add(result, parts, details.get("hyper_parameters", {}))
-        elif "contrastive" in facts and "word_overlap" in parts[0].table:
-            similarity_scores.add(result, parts, details.get("hyper_parameters", {}))
+        elif kind == "retrieval":
+            retrieval_scores.add(result, parts, settings)
+        elif kind == "sentence_similarity":
+            similarity_scores.add(result, parts, settings)
         else:
             as_recorded.append(name)
             result.details[name] = dict(details)
             result.scores |= {
                 score: recorded[score] for score in details.get("metrics", {}) if score in recorded
             }
+        _check_metrics(run, name, result.details[name].get("metrics", {}))
         result.details[name] = {**details, **result.details[name]}
+    without_nan(result)
     add_averages(result)
     for name, average in run.record.get("averages", {}).items():
         if average.get("start_from") and name in result.averages:
@@ -130,13 +133,25 @@ def score_again(run: StoredRun) -> Rescored:
         if name in recorded
         and not math.isclose(recorded[name], value, rel_tol=0, abs_tol=_TOLERANCE)
     }
-    return Rescored(result, as_recorded, differences)
+    return Rescored(result, as_recorded, differences, _sizes(run, result))
 
 
-def _is_classification(facts: Mapping[str, Any]) -> bool:
-    spec = facts.get("task")
-    return (
-        isinstance(spec, Mapping)
-        and {"labels", "metrics", "suite", "splits"} <= set(spec)
-        and isinstance(facts.get("nothing"), (int, float, Mapping))
-    )
+def _check_metrics(run: StoredRun, name: str, found: Collection[str]) -> None:
+    lacking = [m for m in run.record["evaluation"][name].get("metrics", {}) if m not in found]
+    if lacking:
+        raise ValueError(
+            f"{run.folder / 'predictions' / name}.parquet has no rows for {', '.join(lacking)}, "
+            f"which record.json has: it was changed; {stored_parts.WHAT_TO_TYPE}"
+        )
+
+
+def _sizes(run: StoredRun, result: EvaluationResult) -> dict[str, tuple[int, int]]:
+    """Scores of another number of examples than the record's: (recorded, found)."""
+    found = {}
+    for name in run.parts:
+        recorded = run.record["evaluation"][name].get("metrics", {})
+        for score, entry in result.details[name].get("metrics", {}).items():
+            n = recorded.get(score, {}).get("n", entry.get("n"))
+            if n != entry.get("n"):
+                found[score] = (n, entry["n"])
+    return found

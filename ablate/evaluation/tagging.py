@@ -186,13 +186,13 @@ def add_tagging(result: EvaluationResult, parts: Sequence[Part], setup: Setup) -
     """Scores of every split and metric from the stored words, beside the commonest tag's."""
     facts = dict(parts[0].facts)
     spec, nothing = facts.pop("task"), facts["nothing"]
-    entry: dict[str, Any] = {"metrics": {}, "n": {}, "collapsed": {}}
+    entry: dict[str, Any] = {"metrics": {}, "n": {}, "num_scored": {}, "collapsed": {}}
     for split in dict.fromkeys(parts[0].table["split"]):
         gold = _by_sentence(parts[0], split, "label")
         found = [_by_sentence(part, split, "prediction") for part in parts]
         baseline = [[nothing] * len(tags) for tags in gold]
         num_words = sum(map(len, gold))
-        entry["n"][split] = num_words
+        entry["n"][split], entry["num_scored"][split] = num_words, len(gold)
         entry["collapsed"][split] = [len({t for row in tags for t in row}) < 2 for tags in found]
         for metric in spec["metrics"]:
             scores = [score(metric, tags, gold) for tags in found]
@@ -205,7 +205,10 @@ def add_tagging(result: EvaluationResult, parts: Sequence[Part], setup: Setup) -
                 "majority": majority.value,
                 "majority_flag": majority.flag,
                 "by_seed": [value.value for value in scores],
-                "flags": [value.flag for value in scores],
+                "flags": [
+                    "not_finite" if part.facts["words_not_finite"].get(split) else value.flag
+                    for value, part in zip(scores, parts, strict=True)
+                ],
                 "standard_error": error,
                 "standard_error_method": "sentences",
             }

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
-from ablate.evaluation.example_files import plain_name
+from ablate.evaluation.example_files import check_label_names, plain_name
 from ablate.evaluation.metrics import check_metrics
 
 _LISTS = ("fields", "metrics", "labels", "splits", "optional_splits", "predicted_splits")
@@ -55,8 +55,14 @@ class TaskSpec:
             raise ValueError(f"{where}fields={list(self.fields)}: give one or two text columns")
         if not self.metrics or not (self.splits or self.predicted_splits):
             raise ValueError(f"{where}metrics and splits need at least one entry each")
-        for names in (self.metrics, *self.metrics_of.values()):
-            check_metrics(names, regression=self.is_regression, task=self.name)
+        scored = [(self.metrics, self.labels)]  # of the held-out examples, if of no split
+        scored += [(self.metrics, self.labels_of(split)) for split in self.splits]
+        scored += [(names, self.labels_of(split)) for split, names in self.metrics_of.items()]
+        for names, labels in scored:
+            check_label_names(labels, where)
+            check_metrics(
+                names, regression=self.is_regression, task=self.name, num_labels=len(labels)
+            )
         if self.optional_splits and not set(self.optional_splits) < set(self.splits):
             raise ValueError(f"{where}optional_splits must leave one of {list(self.splits)}")
         if len(self.labels) == 1 or len(set(map(plain_name, self.labels))) < len(self.labels):

@@ -6,7 +6,7 @@ be a wrong answer to itself, nor stand in training and test both.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -25,6 +25,24 @@ def text_numbers(texts: Sequence[str]) -> tuple[list[str], np.ndarray]:
             kept.append(text)
         found.append(numbers[plain])
     return kept, np.array(found, dtype=np.int64)
+
+
+def example_numbers(examples: Sequence[tuple[str, ...]]) -> np.ndarray:
+    """(n,) a number for each example, from 0 in order; copies of all its texts share one."""
+    numbers: dict[tuple[str, ...], int] = {}
+    plain = (tuple(map(plain_text, texts)) for texts in examples)
+    return np.array([numbers.setdefault(texts, len(numbers)) for texts in plain], dtype=np.int64)
+
+
+def num_copies(
+    examples: Mapping[str, Sequence[tuple[str, ...]]], of: Sequence[tuple[str, ...]]
+) -> dict[str, int]:
+    """How many examples of each split have the same texts as one `of` others."""
+    known = {tuple(map(plain_text, texts)) for texts in of}
+    return {
+        split: sum(tuple(map(plain_text, texts)) in known for texts in found)
+        for split, found in examples.items()
+    }
 
 
 def plain_text(text: str) -> str:

@@ -94,17 +94,16 @@ def measure_in_workers(
             )  # fmt: skip
             futures = {pool.submit(_measure_there, setup, task): task for task in tasks}
         try:
-            yield from _finished(futures, on_progress)
+            yield from _finished(futures, on_progress)  # an error of a part comes out here
         except BrokenProcessPool:
             raise RuntimeError(
                 "a worker of the evaluation was killed, most likely because memory ran out; the "
                 "same command continues, evaluation.jobs=1 needs least memory"
             ) from None
         finally:
-            processes = list((pool._processes or {}).values())
+            for process in (processes := list((pool._processes or {}).values())):
+                process.kill()  # their parts are whole files or nothing
             pool.shutdown(wait=False, cancel_futures=True)
-            for process in processes:
-                process.terminate()
             for process in processes:
                 process.join()
 

@@ -15,6 +15,7 @@ from typing import Any
 import pytorch_lightning as pl
 from pytorch_lightning.callbacks import Callback
 
+from ablate.pretraining.interrupted import Interrupted
 from ablate.pretraining.module import PretrainingModule
 
 
@@ -118,14 +119,6 @@ def _bar() -> Any:
         TextColumn("{task.fields[note]}"),
         console=Console(stderr=True),
     )
-
-
-class Interrupted(Exception):  # noqa: N818  (no error: a state of the run)
-    """A signal stopped the run; what was finished is on disk. `exit_code` is 128 + its number."""
-
-    def __init__(self, signum: int, where: str) -> None:
-        super().__init__(f"stopped by {signal.Signals(signum).name} {where}")
-        self.exit_code = 128 + signum
 
 
 class Checkpoints(Callback):

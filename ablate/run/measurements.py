@@ -31,6 +31,11 @@ def measurements(
     if settings.evaluation.mlm_quality:
         assert corpus is not None, "its held-out text is asked for"
         found.append(_quality(settings, cache, corpus))
+    names = [measurement.name for measurement in found]
+    for name in {name for name in names if names.count(name) > 1}:
+        raise ValueError(
+            f"two of evaluation.tasks are named {name}; give one another `name:` in its file"
+        )
     _check_plan(settings, found)
     return found
 
@@ -40,6 +45,7 @@ def _check_plan(settings: Settings, found: list[Measurement]) -> None:
     from ablate.evaluation.measurement import Setup
 
     plan = protocol_plan(settings)
+    plan.check_names(found)
     shared = Setup(0, finetune_settings(settings.evaluation), 1, Path())
     for measurement in found:
         plan.setup_of(measurement, shared)
@@ -78,7 +84,7 @@ def _definition(name: str, wanted: EvaluationSettings) -> dict[str, Any]:
 
 
 def _quality(settings: Settings, cache: Path, corpus: Corpus) -> Measurement:
-    """Held-out text in rows of words that fit half of `max_length`, so that few words are cut."""
+    """Held-out text in rows of a word for each three places of `max_length`: few are split."""
     from ablate.evaluation.held_out_text import from_corpus, synthetic_tags
     from ablate.evaluation.mlm_quality import NUM_WORDS, MLMQuality
 
@@ -86,7 +92,7 @@ def _quality(settings: Settings, cache: Path, corpus: Corpus) -> Measurement:
     text = from_corpus(
         corpus,
         num_words=NUM_WORDS,
-        words_per_row=max(length // 2, 4),
+        words_per_row=max(length // 3, 4),
         seed=settings.corpus.seed,
         tags=synthetic_tags() if settings.corpus.kind == "synthetic" else None,
         cache_dir=cache,

@@ -21,6 +21,7 @@ from typing import Any
 from ablate.config.fingerprint import fingerprint, run_identity
 from ablate.config.schema import Settings
 from ablate.evaluation.measurement import Measurement
+from ablate.pretraining.interrupted import Interrupted
 from ablate.run.arm import Arm, make_folder, prepare
 from ablate.run.measurements import finetune_arguments, measurements
 from ablate.run.stages import baselines, evaluate_stage, pretrain_stage
@@ -65,8 +66,6 @@ def stoppable() -> Iterator[None]:
         return
 
     def stop(signum: int, frame: Any) -> None:
-        from ablate.pretraining.callbacks import Interrupted
-
         raise Interrupted(signum, "outside training")
 
     before = signal.signal(signal.SIGTERM, stop)

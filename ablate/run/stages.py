@@ -207,7 +207,6 @@ def evaluate_stage(
 ) -> Any:
     """Every measurement; predictions go under the run's folder, and as parts into `fits`."""
     from ablate.evaluation.measurement import EvaluationResult
-    from ablate.evaluation.protocol import evaluate
 
     settings = arm.settings
     if not wanted:
@@ -215,6 +214,16 @@ def evaluate_stage(
     if settings.force:
         shutil.rmtree(folder.path / "predictions", ignore_errors=True)
         shutil.rmtree(fits, ignore_errors=True)
+    with locked(fits):  # its parts, and encoders that lie there until all is done, are shared
+        return _evaluate(arm, model, wanted, folder, fits)
+
+
+def _evaluate(
+    arm: Arm, model: Any, wanted: Sequence[Measurement], folder: RunFolder, fits: Path
+) -> Any:
+    from ablate.evaluation.protocol import evaluate
+
+    settings = arm.settings
     return evaluate(
         model,
         arm.tokenizer,

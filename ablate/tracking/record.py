@@ -81,8 +81,8 @@ class RunFolder:
     def update(self, **values: Any) -> None:
         if values.get("status") not in (None, *STATUSES):
             raise AssertionError(values["status"])
+        write_json(self.path / "record.json", {**self.record, **values})  # may refuse a NaN
         self.record.update(values)
-        write_json(self.path / "record.json", self.record)
 
     @property
     def metrics(self) -> MetricsFile:

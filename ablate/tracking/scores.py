@@ -1,29 +1,26 @@
 """Scores with their details -> what a person must see beside them: the same for every command.
 
 A row a score: its standard error from the number of examples, the baseline of an answer that reads
-nothing, flags. Then how the fine-tuning was done, and the averages, each under the name and with
-the formula of its rule.
+nothing, flags. Then what these are, and the averages, each under the name and with the formula of
+its rule. How the fine-tuning was done: `fine_tuning`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
+
+from ablate.evaluation.averages import CAPPED
 
 _COUNTED = {  # score -> what counting has, and by which neighbours
     "val/token_mask/accuracy": ("val/token_mask/trigram_accuracy", "two-sided trigram"),
     "val/clm/accuracy": ("val/clm/trigram_accuracy", "left-sided trigram"),
 }
-_ONLY_FOR_CHOICES = ("evaluations_per_epoch", "selection_fraction")  # idle where nothing is chosen
+NARROWEST_FLAGS = 13  # characters: the longest word of flags, `below_chance,`
 COLUMNS = ("score", "value", "s.e.", "baseline", "n", "seeds", "flags")
-STANDARD_ERROR = (
-    "s.e.: standard error of the value from the n examples (binomial, or 1000 resamples of the "
-    "examples, jointly over fine-tuning seeds); nothing of other pretraining seeds is in it. "
-)
-BASELINE = (
-    "Baseline: what the majority class of the training labels (their mean, for a correlation) "
-    "scores on the n examples; for the accuracy on tokens, counting."
-)
+_UNITS = ("sentences", "paragraphs", "queries")  # methods that draw something else than examples
+_NO_ERROR = 1e-12  # rounding of resamples that are all equal
 
 
 class Row(NamedTuple):
@@ -42,8 +39,9 @@ def rows(
     scores: Mapping[str, float],
     details: Mapping[str, Any],
     averages: Mapping[str, Mapping[str, Any]],
+    further_flags: Mapping[str, str] = MappingProxyType({}),
 ) -> list[Row]:
-    """One for each score, in their order."""
+    """One for each score, in their order; no error where all examples are alike."""
     measured = {
         name: (task, entry)
         for task in details.values()
@@ -66,7 +64,8 @@ def rows(
             flags = flags if flagged else ""
         elif name in _COUNTED and (trigram := scores.get(_COUNTED[name][0])) is not None:
             baseline, flags = f"{trigram:.3f}", f"baseline: {_COUNTED[name][1]}"
-        shown = "" if error is None else f"{error:.3f}"
+        flags = ", ".join(filter(None, (flags, further_flags.get(name))))
+        shown = "" if error is None or error < _NO_ERROR else f"{error:.3f}"
         found.append(Row(name, f"{value:.3f}", shown, baseline, count, seeds, flags))
     return found
 
@@ -105,93 +104,61 @@ def _worst(by_split: Mapping[str, Sequence[bool]]) -> Sequence[bool] | None:
     return max(by_split.values(), key=sum, default=None)
 
 
-def protocol(details: Mapping[str, Any]) -> list[str]:
-    """How the fine-tuning was done, one fact a line; nothing where nothing was fine-tuned."""
-    tuned = {name: task for name, task in details.items() if task.get("hyper_parameters")}
-    if not tuned:
-        return []
-    given = {name: dict(task["hyper_parameters"]) for name, task in tuned.items()}
-    keys = dict.fromkeys(key for values in given.values() for key in values)
-    chosen = any(
-        task.get("early_stopping_by_seed") or task.get("grid_by_seed") for task in tuned.values()
+def legend(details: Mapping[str, Any]) -> str:
+    """What the columns s.e. and baseline are, with the units that are drawn for these tasks."""
+    drawn: dict[str, list[str]] = {}
+    for name, task in details.items():
+        methods = {e.get("standard_error_method") for e in task.get("metrics", {}).values()}
+        units = [unit for unit in _UNITS if unit in methods]
+        units += ["pairs within paradigms"] if "paradigms" in task else []
+        for unit in units:
+            drawn.setdefault(unit, []).append(name)
+    others = "".join(f"; drawn are {unit} for {', '.join(names)}" for unit, names in drawn.items())
+    return (
+        "s.e.: standard error of the value from the n examples (binomial, or 1000 resamples of the "
+        f"examples, jointly over fine-tuning seeds{others}; blank where no draw changes the value "
+        "or it is unknown); nothing of other pretraining seeds is in it. Baseline: what the "
+        "majority class "
+        "of the training labels (their mean, for a correlation) scores on the n examples; for the "
+        "accuracy on tokens, counting (tasks of other kinds: see their notes)."
     )
-    shared = {
-        key: value
-        for key in keys
-        if chosen or key not in _ONLY_FOR_CHOICES
-        for value in [next(values[key] for values in given.values() if key in values)]
-        if all(values.get(key, value) == value for values in given.values())
-    }
-    tasks = f"the same for {len(tuned)} tasks: " if len(tuned) > 1 else ""
-    lines = [f"fine-tuning, {tasks}" if tasks else "fine-tuning: "]
-    lines[0] += ", ".join(f"{key} {value}" for key, value in shared.items() if value is not None)
-    own = {
-        name: {k: v for k, v in values.items() if k not in shared and k not in _ONLY_FOR_CHOICES}
-        for name, values in given.items()
-    }
-    lines += [
-        f"{name} has its own {', '.join(f'{key} {value}' for key, value in values.items())}"
-        for name, values in own.items()
-        if values
-    ]
-    grids = [name for name, task in tuned.items() if task.get("grid_by_seed")]
-    lines.append(
-        f"grid: settings chosen on examples held out of train for {', '.join(grids)}; such a score "
-        "is not comparable with one of declared settings"
-        if grids
-        else "grid: none, settings were declared beforehand"
-    )
-    starts: dict[str, list[str]] = {}
-    for name, task in tuned.items():
-        for start in (task.get("start_from") or [])[:1]:
-            starts.setdefault(str(start["task"]), []).append(name)
-    lines += [
-        f"{', '.join(names)} start from the encoder that was fine-tuned on {source}"
-        for source, names in starts.items()
-    ] or ["every task starts from the pretrained encoder (none from the MNLI checkpoint)"]
-    stopped = [name for name, task in tuned.items() if task.get("early_stopping_by_seed")]
-    if stopped:
-        lines.append(f"early stopping on examples held out of train: {', '.join(stopped)}")
-    lines += _caps(tuned)
-    return lines
-
-
-def _caps(tuned: Mapping[str, Any]) -> list[str]:
-    trained, scored = [], []
-    for name, task in tuned.items():
-        used, there = task.get("num_train_examples"), task.get("num_train_available")
-        if used is not None and there is not None and used < there:
-            trained.append(f"{name} {used:,} of {there:,}")
-        available = task.get("num_scored_available", {})
-        for split, count in task.get("n", {}).items():
-            if count < available.get(split, count):
-                scored.append(f"{name} {split} {count:,} of {available[split]:,}")
-    return [
-        *([f"training examples capped: {', '.join(trained)}"] if trained else []),
-        *([f"scored examples capped: {', '.join(scored)}"] if scored else []),
-    ]
 
 
 def notes(details: Mapping[str, Any]) -> list[str]:
-    """What of a task was absent, stood in for something else or was predicted only."""
+    """What the baseline is, and what was absent, stood in for something else or was predicted."""
     return [
         f"{name}: {split} {note}"
         for name, task in details.items()
-        for split, note in (task.get("notes") or {}).items()
+        for split, note in {**_baseline(task), **(task.get("notes") or {})}.items()
     ]
+
+
+def _baseline(task: Mapping[str, Any]) -> dict[str, str]:
+    """Of kinds whose baseline is no majority class; what a task's own notes say goes before it."""
+    said = ""
+    if "by_architecture" in task:
+        said = "is a random order of the same documents (BM25's score: `bm25` in the record)"
+    elif "contrastive" in task:
+        said = "is 0, the correlation of one cosine for all pairs"
+    elif "tags" in task:
+        said = f"is the commonest training tag, {task.get('nothing')}, for every word"
+    elif "paragraphs" in {m.get("standard_error_method") for m in task.get("metrics", {}).values()}:
+        said = f"is one answer to all questions: {task.get('nothing')}"
+    return {"baseline": said} if said else {}
 
 
 def formulas(averages: Mapping[str, Mapping[str, Any]], scores: Mapping[str, float]) -> list[str]:
     """Each average's formula; where there is none, what is missing, for all such rules at once.
 
-    What all of them rest on, such as caps, is said once.
+    What all of them rest on is said once; which examples are capped stands in the protocol.
     """
     there = {name: a for name, a in averages.items() if a["value"] is not None}
-    said = [dict.fromkeys(average.get("notes", [])) for average in there.values()]
-    common = [note for note in said[0] if all(note in notes for notes in said)] if said else []
+    said = {name: _without_caps(average.get("notes", [])) for name, average in there.items()}
+    first = next(iter(said.values()), [])
+    common = [note for note in first if all(note in notes for notes in said.values())]
     lines = [
         f"{name} = {average['formula']}"
-        + "".join(f"; {note}" for note in average.get("notes", []) if note not in common)
+        + "".join(f"; {note}" for note in said[name] if note not in common)
         for name, average in there.items()
     ]
     if common:
@@ -204,6 +171,11 @@ def formulas(averages: Mapping[str, Mapping[str, Any]], scores: Mapping[str, flo
         f"no average by {', '.join(names)}: missing {', '.join(missing)}"
         for missing, names in lacking.items()
     ]
+
+
+def _without_caps(notes: Sequence[str]) -> list[str]:
+    short = ("capped, see above" if note.endswith(CAPPED) else note for note in notes)
+    return list(dict.fromkeys(short))
 
 
 def _missing(names: Sequence[str], scores: Mapping[str, float]) -> tuple[str, ...]:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from ablate.tracking import scores
+from ablate.tracking import fine_tuning, scores
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 _PAIR_SHARES = {"random_pair_share": "random", "swapped_pair_share": "swapped"}
 _PAIR_LOSSES = {
@@ -31,25 +35,57 @@ def print_plan(machine: Mapping[str, Any], *, name: str, seed: int, folder: Path
 def print_summary(record: Mapping[str, Any], folder: Path, *, again: bool = False) -> None:
     """The table of scores, what they rest on, and where the run lies."""
     from rich.console import Console
-    from rich.table import Table
 
     console = Console(width=None if Console().is_terminal else 100)
     if again:
         console.print("This run is complete; force=true runs it again.")
-    table = Table(title=f"arm {record['arm']}, seed {record['seed']}", title_justify="left")
-    for column in scores.COLUMNS:
-        left = column in ("score", "flags")
-        table.add_column(column, justify="left" if left else "right", no_wrap=column != "flags")
     details, averages = record.get("evaluation", {}), record.get("averages", {})
-    for row in scores.rows(record["scores"], details, averages):
-        table.add_row(*row)
-    console.print(table)
-    console.print(
-        f"One pretraining seed: no interval. {scores.STANDARD_ERROR}{scores.BASELINE}", style="dim"
-    )
+    title = f"arm {record['arm']}, seed {record['seed']}"
+    console.print(_table(scores.rows(record["scores"], details, averages), title, console.width))
+    console.print(f"One pretraining seed: no interval. {scores.legend(details)}", style="dim")
     for line in facts(record):
         console.print(line, highlight=False)
     console.print(f"folder {folder}", soft_wrap=True, highlight=False)
+
+
+def _table(rows: Sequence[scores.Row], title: str, width: int) -> Table:
+    """Nothing is cut: where a terminal is narrow, rules go, flags wrap and names go on below."""
+    from rich import box
+    from rich.table import Table
+
+    longest = [max(map(len, column)) for column in zip(scores.COLUMNS, *rows, strict=True)]
+    words = [word for row in rows for word in row.flags.split()]
+    longest[-1] = max(map(len, ["flags", *words]))
+    narrow = sum(longest) + 3 * len(longest) + 1 > width
+    room = max(width - sum(longest[1:]) - 2 * len(longest), 16) if narrow else longest[0]
+    table = Table(
+        title=title,
+        title_justify="left",
+        box=box.SIMPLE_HEAD if narrow else box.HEAVY_HEAD,
+        padding=(0, 1, 0, 0) if narrow else (0, 1),
+        pad_edge=not narrow,
+    )
+    for column in scores.COLUMNS:
+        left = column in ("score", "flags")
+        table.add_column(
+            column,
+            justify="left" if left else "right",
+            no_wrap=column != "flags",
+            overflow="fold",
+        )
+    for row in rows:
+        table.add_row(_broken(row.score, room), *row[1:])
+    return table
+
+
+def _broken(name: str, room: int) -> str:
+    """A name in lines of at most `room` characters, if its parts are not longer."""
+    lines = [""]
+    for part in re.split("(?<=[/_])", name):
+        if lines[-1].strip() and len(lines[-1] + part) > room:
+            lines.append("  ")
+        lines[-1] += part
+    return "\n".join(lines)
 
 
 def facts(record: Mapping[str, Any]) -> list[str]:
@@ -79,7 +115,7 @@ def facts(record: Mapping[str, Any]) -> list[str]:
             lines[-1] += f"; predicted {achieved['prediction_rate']:.1%} of the tokens"
         lines[-1] += "".join(_shares_of_pairs(derived))
     details = record.get("evaluation", {})
-    lines += scores.protocol(details) + scores.notes(details)
+    lines += fine_tuning.protocol(details) + scores.notes(details)
     lines += scores.formulas(record.get("averages", {}), record["scores"])
     for loss, name in _PAIR_LOSSES.items():
         accuracy = derived["last_window"].get(f"train/{loss}_accuracy")

@@ -128,6 +128,10 @@ def test_only_quick_and_the_default_follow_the_width():
     ("overrides", "says"),
     [
         (["evaluation.per_task={rt:{learning_rate:1e-5}}"], "names rt, which is no task.*rte"),
+        (
+            ["evaluation.per_task={pos:{num_epochs:1},ud_english_ewt:{num_epochs:2}}"],
+            r"one task twice, as pos and as ud_english_ewt.*per_task=\{pos: ",
+        ),
         (["evaluation.per_task={rte:{lr:1e-5}}"], "rte names lr.*learning_rate"),
         (["evaluation.per_task={rte:{num_seeds:0}}"], r"per_task\.rte\.num_seeds=0"),
         (["evaluation.per_task={rte:{num_epochs:1.5}}"], r"per_task\.rte: .*num_epochs=1\.5"),
@@ -226,3 +230,39 @@ def test_judging_a_protocol_needs_no_torch():
         "compose_settings(['evaluation/protocol=modernbert']); assert 'torch' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+@pytest.mark.parametrize(
+    ("task", "name"), [("pos", "ud_english_ewt"), ("ner", "wnut17"), ("xquad", "xquad_en")]
+)
+def test_a_task_goes_by_its_word_and_by_the_name_of_its_measurement(task, name):
+    for key in (task, name):
+        plan = plan_fields(
+            compose(
+                f"evaluation.tasks=[{task},rte]",
+                f"evaluation.per_task={{{key}:{{learning_rate:1e-5}},cola:{{num_epochs:1}}}}",
+                f"evaluation.grid_per_task={{{key}:{{batch_size:[8]}}}}",
+            )
+        )
+        assert plan["per_task"] == {name: {"learning_rate": 1e-5}}
+        assert plan["grid_per_task"] == {name: {"batch_size": [8]}}
+    with pytest.raises(ValueError, match=rf"evaluation\.per_task\.{name}: .*num_epochs=1\.5"):
+        compose(f"evaluation.tasks=[{task}]", f"evaluation.per_task={{{name}:{{num_epochs:1.5}}}}")
+
+
+def test_a_file_of_the_users_goes_by_its_stem_and_by_its_name(tmp_path):
+    file = tmp_path / "mine.yaml"
+    file.write_text("name: own_name\nfields: [text]\nlabels: [a, b]\nmetrics: [accuracy]\n")
+    for key in ("mine", "own_name"):
+        evaluation = compose(
+            f"evaluation.tasks=[mnli,{file}]", f"evaluation.per_task={{{key}:{{num_epochs:1}}}}",
+            "evaluation.start_from=mnli", f"evaluation.start_from_tasks=[{key},rte]",
+        )  # fmt: skip
+        plan = plan_fields(evaluation)
+        assert plan["per_task"] == {"own_name": {"num_epochs": 1}}
+        assert (plan["start_from"], plan["start_from_tasks"]) == ("mnli", ["own_name"])
+    with pytest.raises(ValueError, match=r"start_from_tasks=\['mine'\] names own_name itself"):
+        compose(
+            f"evaluation.tasks=[{file}]", "evaluation.start_from=own_name",
+            "evaluation.start_from_tasks=[mine]",
+        )  # fmt: skip

@@ -198,7 +198,7 @@ def test_multirun_goes_on_after_a_bad_point(ablate, capsys):
 
 
 def test_a_signal_ends_all_points_of_a_multirun(ablate, monkeypatch, capsys):
-    from ablate.pretraining.callbacks import Interrupted
+    from ablate.pretraining.interrupted import Interrupted
 
     begun = []
 

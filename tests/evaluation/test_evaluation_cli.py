@@ -7,6 +7,7 @@ import sys
 import numpy as np
 import pytest
 
+from ablate.evaluation import __main__ as command
 from ablate.evaluation import averages, predictions, scoring
 from ablate.evaluation.__main__ import main
 from ablate.evaluation.measurement import EvaluationResult, Part
@@ -192,8 +193,90 @@ def test_a_score_that_is_not_the_records_is_said(run, capsys):
     record = json.loads((folder / "record.json").read_text())
     record["scores"]["glue/rte/accuracy"] = 0.99
     (folder / "record.json").write_text(json.dumps(record))
-    assert main([str(folder)]) == 0
-    assert "glue/rte/accuracy is" in capsys.readouterr().err
+    assert main([str(folder)]) == 1
+    out, err = capsys.readouterr()
+    assert "glue/rte/accuracy is" in err
+    row = next(line for line in out.splitlines() if line.startswith("glue/rte/accuracy"))
+    assert row.endswith("record says 0.990")
+
+
+def rewritten(folder, task, change):
+    """The stored file of a task after `change(table)`."""
+    file = folder / "predictions" / f"{task}.parquet"
+    part = predictions.read(file)
+    predictions.write(file, Part(change(part.table), part.facts), key={})
+
+
+def cut(which):
+    return lambda table: {name: [v[i] for i in which] for name, v in table.items()}
+
+
+def test_an_edited_file_is_flagged_and_ends_in_exit_code_1(run, capsys):
+    folder, result = run
+    rewritten(folder, "rte", lambda table: {**table, "prediction": [0] * 120})
+    assert main([str(folder)]) == 1
+    out, err = capsys.readouterr()
+    assert err.startswith("ablate: glue/rte/accuracy is 0.")
+    said = f"record says {result.scores['glue/rte/accuracy']:.3f}"
+    rows = {line.split()[0]: line for line in out.splitlines() if line.startswith("glue/")}
+    assert said in rows["glue/rte/accuracy"]
+    assert "record says" not in rows["glue/cola/mcc"]
+    assert main([str(folder), "--json"]) == 1
+    assert list(json.loads(capsys.readouterr().out)["differences"]) == ["glue/rte/accuracy"]
+    assert main([str(folder), "--task", "cola"]) == 0
+
+
+def test_a_file_cut_short_is_flagged_or_refused(run, capsys):
+    folder, _ = run
+    rewritten(folder, "rte", cut([*range(40), *range(60, 100)]))  # of both fits
+    assert main([str(folder)]) == 1
+    out, err = capsys.readouterr()
+    assert "n 60\n" in out
+    assert "ablate: glue/rte/accuracy is of n 40 from the predictions and 60 in record" in err
+    rewritten(folder, "rte", cut(range(70)))
+    assert "not the same examples in all its fits (40 and 30 rows)" in refused(capsys, folder)
+    rewritten(folder, "rte", cut(range(20)))
+    assert "rows for 1 and facts for 2 fits" in refused(capsys, folder)
+    test_only = cut([*range(60, 120), *range(180, 240)])
+    rewritten(folder, "cola", test_only)
+    assert "has no rows for glue/cola/mcc" in refused(capsys, folder, "--task", "cola")
+
+
+def test_a_file_of_another_task_or_without_a_column_is_one_message(run, capsys):
+    folder, _ = run
+    files = {name: folder / "predictions" / f"{name}.parquet" for name in ("cola", "rte")}
+    whole = files["rte"].read_bytes()
+    files["rte"].write_bytes(files["cola"].read_bytes())
+    assert "rte.parquet has the predictions of cola, not rte" in refused(capsys, folder)
+    files["rte"].write_bytes(whole)
+    without = lambda table: {k: v for k, v in table.items() if k not in ("label", "score_0")}  # noqa: E731
+    rewritten(folder, "rte", without)
+    message = refused(capsys, folder)
+    assert "lacks the columns label, score_0" in message
+    assert "force=true" in message
+
+
+def test_of_one_task_only_its_file_is_read(run, capsys):
+    folder, _ = run
+    (folder / "predictions" / "rte.parquet").write_bytes(b"PAR1")
+    out = printed(capsys, folder, "--task", "cola")
+    assert "glue/cola/mcc" in out
+    assert "glue/rte" not in out
+
+
+def test_words_that_are_not_scored_again_are_counted(run, capsys):
+    folder, _ = run
+    part = Part({"label": ["N"], "finetune_seed": [0], "split": ["test"]}, {"task": {}})
+    predictions.write(folder / "predictions" / "pos.parquet", predictions.joined([part]), key={})
+    record = json.loads((folder / "record.json").read_text())
+    record["evaluation"]["pos"] = {"metrics": {}, "n": {"test": 2}}
+    (folder / "record.json").write_text(json.dumps(record))
+    assert "pos.parquet has 1 of the 2 rows of test in record.json" in refused(capsys, folder)
+
+
+def test_an_average_of_one_task_is_refused(whole, capsys):
+    message = refused(capsys, whole[0], "--rule", "electra8", "--task", "cola")
+    assert "--rule electra8 with --task cola: an average is over all tasks of its rule" in message
 
 
 def test_scores_of_other_kinds_are_taken_from_the_record(run, capsys):
@@ -208,6 +291,15 @@ def test_scores_of_other_kinds_are_taken_from_the_record(run, capsys):
     out = printed(capsys, folder)
     assert "tags/pos/accuracy" in out
     assert "taken from record.json, not scored again: pos" in out
+
+
+def test_flags_wrap_in_a_terminal(monkeypatch):
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    monkeypatch.setenv("COLUMNS", "40")
+    rows = [("score", "n", "flags"), ("a/b/" + "c" * 20, "60", "below_chance, record says -0.239")]
+    lines = command._table(rows)
+    flags = [line[30:] for line in lines[1:]]
+    assert flags == ["below_chance,", "record says", "-0.239"]
 
 
 def test_submission_files(run, tmp_path, capsys):

@@ -261,3 +261,32 @@ def test_a_kept_encoder_is_the_start_of_another_fit(tmp_path):
     assert np.array_equal(ours.outputs["validation"], theirs.outputs["validation"])
     assert [*tmp_path.rglob("*")] == [file.parent, file]
     assert tuned.selection is None
+
+
+def test_a_text_is_held_out_whole(monkeypatch):
+    """Copies up to case and blanks on both sides of the cut would be selected by memory."""
+    groups = np.repeat(np.arange(12), 5)
+    for seed in range(5):
+        how = {"sample_seed": 0, "task": "x", "finetune_seed": seed, "groups": groups}
+        trained, held = hold_out(60, 0.2, **how)
+        assert sorted([*trained, *held]) == list(range(60))
+        assert not set(groups[trained]) & set(groups[held])
+        assert len(held) == 15  # the third text reaches 12 examples
+    assert len(hold_out(3, 0.9, **{**how, "groups": np.array([0, 1, 1])})[0]) > 0
+    with pytest.raises(ValueError, match="3 training examples of one text"):
+        hold_out(3, 0.1, **{**how, "groups": np.zeros(3, dtype=int)})
+
+    rows = [{"sentence": f"{w}  {v}" if i % 2 else f"{w} {v}", "label": i % 2}
+            for w in "abcd" for v in "efgh" for i in range(4)]  # fmt: skip
+    task, seen, judged = make_task(rows, leaking_rows(5)), set(), set()
+    original = module._loss_sum
+    monkeypatch.setattr(
+        module, "_loss_sum", lambda *args: seen.update(args[2].tolist()) or original(*args)
+    )
+    monkeypatch.setattr(module, "_judge", lambda *args: judged.update(args[2].tolist()) or 0.5)
+    settings = FinetuneSettings(**{**QUICK, "num_epochs": 2}, early_stopping=3)
+    finetune(make_model(), task, settings, seed=0, finetune_seed=0)
+    texts = [" ".join(row["sentence"].split()) for row in rows]
+    assert len(judged) == 8
+    assert len(seen) == 56
+    assert not {texts[i] for i in seen} & {texts[i] for i in judged}

@@ -14,6 +14,7 @@ from ablate.encoder.heads import MaskedLanguageModel
 from ablate.encoder.initialization import initialize
 from ablate.evaluation import classification
 from ablate.evaluation.classification import Classification
+from ablate.evaluation.early_stopping import BestWeights
 from ablate.evaluation.grids import choose, points
 from ablate.evaluation.pair_task import MinimalPairs
 from ablate.evaluation.plan import Plan
@@ -218,8 +219,37 @@ def test_what_is_fitted_and_takes_no_grid_is_refused(tmp_path):
         run(tmp_path, [Tagging(task())], plan=None, early_stopping=2)
 
 
+def test_a_point_that_diverges_is_never_chosen(tmp_path):
+    plan = Plan(grid={"learning_rate": [1e30, 1e-3], "gradient_clip": [None]})
+    result = run(tmp_path, [Classification(task(metrics=["accuracy"]))], plan=plan)
+    for grid in result.details["cola"]["grid_by_seed"]:
+        assert grid["chosen"]["learning_rate"] == 1e-3
+        assert grid["points"][0]["held_out_score"] is None
+
+
+def test_early_stopping_of_a_divergence_keeps_weights_and_says_so():
+    module = torch.nn.Linear(2, 2)
+    watch = BestWeights([module], lambda: float("nan"), every=1, patience=3)
+    before = module.weight.detach().clone()
+    assert not watch(1)
+    module.weight.data.zero_()
+    watch(2)
+    watch.restore()
+    assert torch.equal(module.weight, before)
+
+
 def test_a_grid_is_deterministic(tmp_path):
     wanted = [Classification(task(metrics=["accuracy"]))]
     first, again = (run(tmp_path / n, wanted) for n in ("a", "b"))
     assert first.details == again.details
     assert np.isfinite(list(first.scores.values())).all()
+
+
+def test_another_grid_is_another_part(tmp_path):
+    """The points are in the key: what an earlier grid chose is not taken for this one's choice."""
+    wanted = [Classification(task(metrics=["accuracy"]))]
+    run(tmp_path, wanted, plan=Plan(grid={"learning_rate": [1e-9, 5e-3]}))
+    second = run(tmp_path, wanted, plan=Plan(grid={"learning_rate": [1e-9, 1e-8]}))
+    (found,) = second.details["cola"]["grid_by_seed"]
+    assert [point["learning_rate"] for point in found["points"]] == [1e-9, 1e-8]
+    assert len([*(tmp_path / "fits").glob("*.parquet")]) == 2

@@ -14,9 +14,9 @@ from ablate.encoder.backends import resolve
 from ablate.encoder.config import EncoderConfig
 from ablate.encoder.heads import MaskedLanguageModel
 from ablate.encoder.initialization import initialize
-from ablate.evaluation import kinds, mlm_predictions
+from ablate.evaluation import kinds
 from ablate.evaluation.fitting import FinetuneSettings
-from ablate.evaluation.held_out_text import from_corpus, from_sentences, synthetic_tags
+from ablate.evaluation.held_out_text import from_corpus, synthetic_tags
 from ablate.evaluation.measurement import EvaluationResult, Setup, Subject
 from ablate.evaluation.mlm_predictions import chosen_words, cut_in_pieces
 from ablate.evaluation.mlm_quality import MLMQuality
@@ -84,7 +84,7 @@ def test_breakdowns_add_up_to_the_whole(built_in, text):
         for lines in tables.values():
             n = np.array([line["n"] for line in lines.values()])
             num_bytes = np.array([line["bytes"] for line in lines.values()])
-            assert n.sum() == whole["loss"]["n"]
+            assert n.sum() == whole["loss"]["pieces"]
             for metric in ("loss", "accuracy"):
                 mean = n @ [line[metric] for line in lines.values()] / n.sum()
                 assert mean == pytest.approx(whole[metric]["by_seed"][0], rel=1e-9)
@@ -178,34 +178,15 @@ def test_rows_of_other_lengths_hide_the_same_words(built_in, text):
     assert other.hash() != text.hash()
 
 
-def test_cut_words_and_unknown_pieces_are_counted():
-    """A row of 10 pieces in 6 places: [CLS], four, [SEP]; a word that does not fit is cut whole."""
-
-    class Letters:
-        cls_token_id, sep_token_id, unk_token_id, mask_token_id = 2, 3, 1, 4
-        special_ids = np.arange(5)
-
-        def encode_with_offsets(self, texts):
-            found = []
-            for text in texts:
-                places = [i for i, letter in enumerate(text) if letter != " "]
-                ids = np.array([1 if text[i] == "?" else 5 + ord(text[i]) - 97 for i in places])
-                offsets = np.array([(i, i + 1) for i in places])
-                found.append(type("Located", (), {"ids": ids, "offsets": offsets}))
-            return found
-
-    text = from_sentences([["ab", "?", "cde", "f"]], [["x", "y", "z", "x"]], {}, facts={})
-    pieces = cut_in_pieces(Letters(), text, max_length=6)
-    assert pieces.rows.input_ids.tolist() == [2, 5, 6, 1, 3]
-    assert pieces.word.tolist() == [-1, 0, 0, 1, -1]
-    assert pieces.asked.tolist() == [False, True, True, False, False]
-    assert pieces.facts["truncated_tokens"] == 4
-    assert pieces.facts["unknown_pieces"] == 1
-    assert pieces.facts["words_without_pieces"] == 2
-    places = mlm_predictions.pieces_of_words(pieces, np.array([True, True, True, False]))
-    assert places.tolist() == [1, 2]
-    assert pieces.facts["chosen_words_with_unknown_pieces"] == 1
-    assert pieces.facts["chosen_words_without_pieces"] == 1
+def test_short_rows_answer_the_same_words_as_long_ones(tokenizers, text):
+    for max_length in (24, 128):
+        setup = Setup(0, FinetuneSettings(max_length=max_length), 1, Path())
+        part = MLMQuality(text).measure(make_subject(tokenizers[1]), setup, 0, lambda *done: None)
+        asked = zip(part.table["word_number"], part.table["split"], strict=True)
+        words = {number for number, split in asked if split == "whole_word_mask"}
+        assert words == set(np.flatnonzero(chosen_words(text)).tolist())
+        assert part.facts["unanswered_words"] == 0
+        assert (part.facts["rows_split"] > 0) == (max_length == 24)
 
 
 def test_a_causal_model_is_asked_for_the_next_token_under_its_own_name(built_in, text):
@@ -263,5 +244,5 @@ def test_the_switch_adds_the_measurement_of_the_corpus(built_in, tmp_path):
     settings = resolve(compose_settings([*common, "evaluation.mlm_quality=true"]))
     (found,) = measurements(settings, tmp_path, built_in[0])
     assert found.name == "mlm_quality"
-    assert found.text.facts["words_per_row"] == settings.input_format.max_length // 2
+    assert found.text.facts["words_per_row"] == settings.input_format.max_length // 3
     assert {tag for row in found.text.rows for segment in row for tag in segment.tags} > {"noun"}

@@ -1,5 +1,6 @@
 """Tasks and pairs -> named scores, details, parquet files; resuming; averages."""
 
+import json
 from types import SimpleNamespace
 
 import numpy as np
@@ -183,6 +184,27 @@ def test_a_diverged_fit_is_a_flag_and_no_nan(tmp_path, monkeypatch):
     assert result.scores == {"glue/cola/mcc": 0.0, "glue/stsb/pearson": 0.0}
     for name in ("cola", "stsb"):
         assert result.details[name]["not_finite"] == {"validation": [True, True]}
+
+
+def test_a_real_divergence_is_recorded_and_flagged(tmp_path):
+    """Nothing of it stands in the way of a record: every number of the result is one of JSON."""
+    rates = {"learning_rate": 1e30, "gradient_clip": None}
+    result = run(tmp_path, [task()], **rates)
+    json.dumps([result.scores, result.details, result.averages], allow_nan=False)
+    details = result.details["cola"]
+    assert details["train_loss_by_seed"] == [None, None]
+    assert details["metrics"]["glue/cola/mcc"]["flags"] == ["not_finite", "not_finite"]
+    again = run(tmp_path, [task()], **rates)
+    assert again.details == result.details
+
+
+def test_pairs_of_a_broken_model_are_even_and_flagged(tmp_path):
+    model = make_model()
+    model.mlm_head.dense.weight.data.fill_(float("nan"))
+    result = run(tmp_path, [], model=model, pairs=PAIRS)
+    assert result.scores["synthetic/minimal_pairs/accuracy"] == 0.5
+    measured = result.details["minimal_pairs"]["metrics"]["synthetic/minimal_pairs/accuracy"]
+    assert measured["flags"] == ["not_finite"]
 
 
 def test_matched_and_mismatched_are_two_scores(tmp_path):

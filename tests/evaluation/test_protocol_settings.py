@@ -12,7 +12,7 @@ from ablate.encoder.backends import resolve
 from ablate.encoder.config import EncoderConfig
 from ablate.encoder.heads import MaskedLanguageModel
 from ablate.encoder.initialization import initialize
-from ablate.evaluation import classification
+from ablate.evaluation import classification, scoring
 from ablate.evaluation.classification import Classification
 from ablate.evaluation.plan import Plan
 from ablate.evaluation.protocol import evaluate
@@ -223,3 +223,66 @@ def test_workers_start_from_the_fits_of_other_workers(tmp_path):
         )  # fmt: skip
     assert results[0].details == results[1].details
     assert results[0].details["rte"]["start_from"][1] == {"task": "mnli", "finetune_seed": 1}
+
+
+@pytest.mark.parametrize(
+    "plan",
+    [
+        Plan(per_task={"pos": {"num_epochs": 2}}),
+        Plan(grid_per_task={"pos": {"batch_size": [8]}}),
+        Plan(start_from="cola", start_from_tasks=("pos",)),
+    ],
+)
+def test_what_is_said_of_no_measurement_is_refused(plan):
+    with pytest.raises(ValueError, match=r"names pos, which is not measured; allowed: cola\."):
+        plan.check_names([Classification(task("cola"))])
+
+
+def test_a_source_of_more_seeds_is_another_start(tmp_path, fits):
+    """Part 1 of rte started from mnli's fit 0 where mnli had one; with two it starts from fit 1."""
+    one = Plan(start_from="mnli", start_from_tasks=("rte",), per_task={"mnli": {"num_seeds": 1}})
+    run(tmp_path, names=("rte", "mnli"), plan=one)
+    fits.clear()
+    two = run(tmp_path, names=("rte", "mnli"), plan=FROM_MNLI)
+    assert sorted(fits) == [("mnli", 1), ("rte", 1)]
+    fresh = run(tmp_path / "fresh", names=("rte", "mnli"), plan=FROM_MNLI)
+    assert two.details == fresh.details
+
+
+def test_hidden_labels_of_a_split_with_metrics_are_not_scored(tmp_path):
+    """FAULTS B20: -1 is no class, and an accuracy on it would be 0."""
+    spec = dataclasses.replace(task().spec, metrics_of={"test": ("accuracy",)})
+    scores = {}
+    for name, change in (("known", {}), ("hidden", {"label": -1})):
+        test = [*rows(5), {**rows(3)[0], **change}]
+        data = from_rows(spec, rows(24), {"validation": rows(9)}, predicted={"test": test})
+        result = evaluate(
+            make_model(), WordTokenizer(), measurements=[Classification(data)], seed=0,
+            out_dir=tmp_path / name, **QUICK,
+        )  # fmt: skip
+        scores[name] = set(result.scores)
+    assert scores["known"] - scores["hidden"] == {"glue/cola/test_accuracy"}
+    assert result.details["cola"]["predicted"] == {"test": 6}
+    values = {"splits": ["validation"], "metrics": ["x"], "metrics_of": {"test": ["accuracy"]}}
+    for hidden in (np.array([0, -1]), np.array([0.5, np.nan])):
+        assert scoring.metrics_of(values, "test", hidden) == []
+        assert scoring.metrics_of(values, "test", np.abs(hidden[:1])) == ["accuracy"]
+
+
+def test_scored_examples_that_are_in_train_too_are_counted(tmp_path):
+    train = [{"sentence": "a yes", "label": 1}, {"sentence": "b no", "label": 0}] * 4
+    scored = [{"sentence": s, "label": 0} for s in ("A  yes", "c no", "b no", "d no")]
+    spec = dataclasses.replace(task().spec, splits=("validation", "other"))
+    data = from_rows(spec, train, {"validation": scored, "other": scored[1:2]})
+
+    class Any(WordTokenizer):
+        def encode_batch(self, texts):
+            return super().encode_batch([text.casefold() for text in texts])
+
+    result = evaluate(
+        make_model(), Any(), measurements=[Classification(data)], seed=0, out_dir=tmp_path, **QUICK
+    )
+    details = result.details["cola"]
+    assert details["train_overlap"] == {"validation": 2, "other": 0}
+    assert details["notes"] == {"validation": "has 2 of 4 examples that are in train too"}
+    assert details["n"] == {"validation": 4, "other": 1}  # none is dropped

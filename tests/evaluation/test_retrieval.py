@@ -152,6 +152,27 @@ def test_files_keep_grades_and_what_answers_training_queries_alone_is_for_traini
     assert data.notes["queries_of_other_splits"] == 1
 
 
+def test_two_queries_of_one_id_are_refused(tmp_path):
+    """Scores are means over ids: nine questions would be scored as three."""
+    rows = [{**pair(f"q {i}", f"text {i}", "yes"), "idx": i % 3} for i in range(9)]
+    write(tmp_path / "toy", "train", toy_rows(0, 4, 2))
+    write(tmp_path / "toy", "validation", rows)
+    with pytest.raises(ValueError, match=r"toy/validation: two queries have the id '0': 'q 0' and"):
+        load_data(PAIRS, name="toy", path=tmp_path)
+    write(tmp_path / "toy", "validation", [{**row, "idx": None} for row in rows])
+    assert load_data(PAIRS, name="toy", path=tmp_path).test.query_ids == [str(i) for i in range(9)]
+    squad = [{"id": i % 3, "title": f"t{i}", "context": f"text {i}", "question": f"q {i}"}
+             for i in range(9)]  # fmt: skip
+    write(tmp_path / "qa", "validation", squad)
+    spec = DataSpec("squad", "qa", train=None, test_fraction=0.9)
+    with pytest.raises(ValueError, match="two queries have the id"):
+        load_data(spec, name="qa", path=tmp_path)
+    folder = tmp_path / "mine"
+    write(folder, "documents", [{"id": "d", "text": "x"}, {"id": "d", "text": "y"}])
+    with pytest.raises(ValueError, match="mine/documents: two rows have the id 'd'"):
+        load_data(DataSpec("files", "mine"), name="mine", path=tmp_path)
+
+
 @pytest.mark.parametrize(
     ("spec", "message"),
     [

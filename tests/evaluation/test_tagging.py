@@ -1,6 +1,7 @@
 """Tagging: labels on first pieces, every word counted, scores as conlleval's, a toy learned."""
 
 import dataclasses
+import json
 import pickle
 from pathlib import Path
 
@@ -389,6 +390,7 @@ def test_caps_take_samples_that_every_run_shares(tokenizer, tmp_path):
     assert len(set(ids)) == 5
     assert ids == again[0].table["example_id"]
     assert result.details["toy"]["n"]["validation"] == len(ids)
+    assert result.details["toy"]["num_scored"] == {"validation": 5}  # sentences, as the cap
 
 
 @pytest.mark.parametrize("frozen", [False, True])
@@ -493,3 +495,24 @@ def test_local_pos_and_ner_read_with_the_counts_of_their_readme():
         text = (ROOT / f"conf/evaluation/task/{name}.yaml").read_text()
         data = kinds.load(yaml.safe_load(text), path=DATA).data
         assert (len(data.train), len(data.scored["validation"]), len(data.labels)) == counts
+
+
+def test_what_is_said_of_pos_reaches_its_fits(tmp_path):
+    """The task is `pos`, its measurement `ud_english_ewt`."""
+    from ablate.config.compose import compose_settings
+    from ablate.config.rules import resolve
+    from ablate.run.measurements import measurements, protocol_plan
+
+    definition = yaml.safe_load((ROOT / "conf/evaluation/task/pos.yaml").read_text())
+    folder = tmp_path / (definition.get("folder") or definition["name"])
+    folder.mkdir()
+    for split in ("train", "validation", "test"):
+        rows = [{"tokens": ["go"], definition.get("tag_column", "upos"): ["VERB"]}] * 3
+        (folder / f"{split}.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    common = ["evaluation=glue", "corpus=files", "corpus.path=x.txt", "evaluation.tasks=[pos]"]
+    for key in ("pos", "ud_english_ewt"):
+        said = f"evaluation.per_task={{{key}:{{learning_rate:1.5e-5,num_seeds:2}}}}"
+        settings = resolve(compose_settings([*common, f"evaluation.path={tmp_path}", said]))
+        (found,) = measurements(settings, tmp_path)
+        setup = protocol_plan(settings).setup_of(found, setup_of(tmp_path))
+        assert (setup.settings.learning_rate, setup.num_seeds) == (1.5e-5, 2)

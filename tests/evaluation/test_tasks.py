@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 import yaml
 
+from ablate.config.task_files import task_definition
 from ablate.evaluation import averages
+from ablate.evaluation.example_files import class_reader
 from ablate.evaluation.tasks import TaskSpec, from_rows, load_task
 
 ROOT = Path(__file__).parents[2]
@@ -73,6 +75,10 @@ def test_an_unknown_key_is_refused_with_the_allowed_ones():
         ({"labels": ["yes"]}, "two or more"),
         ({"metrics": ["pearson"]}, "do not fit classification"),
         ({"metrics": ["bleu"]}, "do not fit classification"),
+        ({"labels": ["a", "b", "c"], "metrics": ["f1"]}, r"for 3 labels.*metrics: \[accuracy\]"),
+        ({"labels": ["1", "0"]}, r"1 stands in place 0, and a number in a file is a place"),
+        ({"labels": [1, 2]}, r"1 stands in place 0"),
+        ({"labels": ["no", "0"]}, r"0 stands in place 1"),
         ({"optional_splits": ["validation"]}, "optional_splits must leave"),
     ],
 )
@@ -264,3 +270,29 @@ def test_local_glue_reads_with_the_counts_of_its_readme():
         data = load_task(TaskSpec.from_dict(values), path=GLUE)
         assert (len(data.train), len(data.scored["validation"])) == (train, validation)
         assert np.isfinite(data.train.labels).all()
+
+
+def test_numerals_that_are_their_own_places_are_label_names():
+    spec = TaskSpec.from_dict({**PAIR, "labels": ["0", "1"]})
+    both = [[{**row, "label": kind(i)} for i, row in enumerate(ROWS)] for kind in (int, str)]
+    found = [from_rows(spec, rows, {"validation": rows}).train.labels.tolist() for rows in both]
+    assert found == [[0, 1], [0, 1]]
+    with pytest.raises(ValueError, match="2 stands in place 0"):
+        class_reader(("2", "1"))
+
+
+def test_f1_is_of_two_labels_in_the_split_that_it_scores():
+    merged = {"two": {"yes": ["a"], "no": ["b", "c"]}}
+    values = {**PAIR, "labels": ["a", "b", "c"], "predicted_splits": ["two", "three"]}
+    values["merged_labels"] = merged
+    assert TaskSpec.from_dict({**values, "metrics_of": {"two": ["f1"]}}).metrics_of
+    with pytest.raises(ValueError, match="for 3 labels"):
+        TaskSpec.from_dict({**values, "metrics_of": {"three": ["f1"]}})
+
+
+def test_yes_and_no_are_words_in_a_task_s_file(tmp_path):
+    file = tmp_path / "mine.yaml"
+    file.write_text("fields: [a]\nlabels: [no, maybe, yes]\nin_average: false\nmetrics: [mcc]\n")
+    found = task_definition(str(file))
+    assert found["labels"] == ["no", "maybe", "yes"]
+    assert found["in_average"] is False
