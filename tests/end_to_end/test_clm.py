@@ -28,7 +28,7 @@ TINY = [
     "trainer.validation_rows=16", "trainer.num_validations=2", "trainer.threads=1",
     "trainer.log_every=5", "trainer.checkpoint_every=4", "trainer.progress_bar=false",
     "evaluation.tasks=[sentiment]", "evaluation.num_train_examples=32",
-    "evaluation.num_validation_examples=16", "evaluation.pairs_per_paradigm=2",
+    "evaluation.num_validation_examples=16", "evaluation.pairs_per_paradigm=2", "evaluation.jobs=1",
     "evaluation.finetune.min_steps=2", "evaluation.finetune.num_epochs=1", "tracking=none",
 ]  # fmt: skip
 HERE = [  # backend, kernel
@@ -183,7 +183,7 @@ def test_a_causal_arm_runs_resumes_and_says_what_it_is(ablate, monkeypatch, caps
     assert stored["evaluation"]["finetune"]["pooling"] == "last_mean"
     shown = capsys.readouterr().out
     assert "the next token predicted for 100.0%" in shown
-    assert "left-sided trigram" in shown
+    assert "left-sided" in shown  # the table may wrap after it
 
     class Spy(fits.Throughput):
         def on_train_batch_start(self, trainer, module, item, index):
@@ -214,12 +214,11 @@ def test_bad_combinations_give_one_message(ablate, capsys):
         assert len(message.splitlines()) == 1
 
 
-def test_fine_tuning_a_causal_encoder_on_its_first_token_is_refused(tmp_path):
-    from ablate.evaluation.classification import Classification
-    from ablate.evaluation.fitting import FinetuneSettings
-    from ablate.evaluation.measurement import Setup, Subject
+def test_fine_tuning_a_causal_encoder_on_its_first_token_is_refused():
+    from ablate.evaluation.classification import _check_pooling
+    from ablate.evaluation.measurement import Subject
+    from ablate.evaluation.settings import FinetuneSettings
 
-    setup = Setup(0, FinetuneSettings(), 1, tmp_path)
     subject = Subject(model_of("bert"), None, "weights")
     with pytest.raises(ValueError, match="pooling=last_mean"):
-        Classification(None).measure(subject, setup, 0, lambda done, total: None)
+        _check_pooling(subject, FinetuneSettings())

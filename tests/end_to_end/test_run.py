@@ -13,7 +13,7 @@ TINY = [  # the first one is for the built-in language alone
     "budget.amount=6", "trainer.log_every=2", "trainer.validation_rows=16",
     "trainer.num_validations=2", "trainer.threads=1", "trainer.progress_bar=false",
     "evaluation.tasks=[acceptability,similarity]", "evaluation.num_train_examples=32",
-    "evaluation.num_validation_examples=16", "evaluation.pairs_per_paradigm=2",
+    "evaluation.num_validation_examples=16", "evaluation.pairs_per_paradigm=2", "evaluation.jobs=1",
     "evaluation.finetune.min_steps=2", "evaluation.finetune.num_epochs=1", "tracking=none",
 ]  # fmt: skip
 
