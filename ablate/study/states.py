@@ -1,0 +1,137 @@
+"""A study's folder: what was locked when it was first run, and what became of each arm x seed.
+
+`runs/studies/<name>[-<scale>]/lock.json` is written before the first run and never changed by a
+later one: composed arms and the decision rule. A study whose file says something else afterwards is
+labelled exploratory in its report, with what changed. `states.json` says where each run lies; the
+runs themselves are in `runs/single` and serve every study that asks for them.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ablate.config.fingerprint import RESULT_VERSION
+from ablate.study.design import Study
+from ablate.study.guard import Composed, flat
+from ablate.tracking.record import locked, read_json, write_json
+
+STATES = ("complete", "running", "interrupted", "failed", "missing")
+# of a study's file, what may be told better later without deciding anything
+_PROSE = ("question", "source", "cost", "held_fixed", "expected", "seeds", "levels", "secondary")
+
+
+@dataclasses.dataclass(frozen=True)
+class State:
+    """One arm at one seed. `run` is the name of its folder under `runs/single`."""
+
+    status: str
+    run: str | None = None
+    settings: str | None = None  # hash of what was asked for
+    error: str | None = None
+
+
+class StudyFolder:
+    """Lock and states of one study at one scale."""
+
+    def __init__(self, runs_dir: Path, study: Study) -> None:
+        name = study.name + (f"-{study.scale}" if study.scale else "")
+        self.runs_dir, self.path = runs_dir, runs_dir / "studies" / name
+
+    @property
+    def lock(self) -> dict[str, Any] | None:
+        """What was locked; None before the first run."""
+        found: dict[str, Any] | None = read_json(self.path / "lock.json")
+        return found
+
+    def take_lock(self, study: Study, composed: Mapping[str, Composed], today: str) -> None:
+        """Write the lock where there is none."""
+        if self.lock is None:
+            content = lock_content(study, composed)
+            write_json(self.path / "lock.json", {"locked": today, **content})
+
+    def changes(self, study: Study, composed: Mapping[str, Composed]) -> list[str]:
+        """What the study says otherwise than its lock; empty where it is as it was locked."""
+        before = self.lock
+        if before is None:
+            return []
+        now = json.loads(json.dumps(lock_content(study, composed)))
+        found = []
+        for key in ("rule", "arms"):
+            for name in sorted({*before[key], *now[key]}):
+                was, is_now = before[key].get(name), now[key].get(name)
+                if was != is_now:
+                    found.append(f"{key}.{name}: {_short(was)} when locked, {_short(is_now)} now")
+        return found
+
+    def state(self, arm: str, seed: int) -> State:
+        """What became of an arm x seed, by the record of its run."""
+        kept = (read_json(self.path / "states.json") or {}).get(arm, {}).get(str(seed))
+        if kept is None:
+            return State("missing")
+        found = State(**kept)
+        record = self.record(found)
+        return found if record is None else dataclasses.replace(found, status=record["status"])
+
+    def record(self, state: State) -> dict[str, Any] | None:
+        """The record of a run; None where there is none."""
+        if state.run is None:
+            return None
+        found: dict[str, Any] | None = read_json(
+            self.runs_dir / "single" / state.run / "record.json"
+        )
+        return found
+
+    def note(self, arm: str, seed: int, state: State) -> None:
+        """Keep a state; several processes may do so at once."""
+        with locked(self.path):
+            states = read_json(self.path / "states.json") or {}
+            states.setdefault(arm, {})[str(seed)] = dataclasses.asdict(state)
+            write_json(self.path / "states.json", states)
+
+    def seeds(self) -> list[int]:
+        """Seeds that were asked for so far, over all looks."""
+        states = read_json(self.path / "states.json") or {}
+        return sorted({int(seed) for arm in states.values() for seed in arm})
+
+    @property
+    def looks(self) -> list[dict[str, Any]]:
+        """Verdicts drawn so far: {"seeds": {arm: [...]}, "decisions": {arm: {...}}} each."""
+        found: list[dict[str, Any]] = read_json(self.path / "looks.json") or []
+        return found
+
+    def add_look(self, look: dict[str, Any]) -> None:
+        write_json(self.path / "looks.json", [*self.looks, look])
+
+
+def lock_content(study: Study, composed: Mapping[str, Composed]) -> dict[str, Any]:
+    """Composed arms and the decision rule."""
+    rule = dataclasses.asdict(study)
+    for name in (*_PROSE, "arms", "moves", "common", "name", "scale"):
+        rule.pop(name)
+    return {
+        "rule": rule,
+        "arms": {arm: settings_hash(found.settings) for arm, found in composed.items()},
+        "overrides": {arm: list(study.overrides(arm)) for arm in study.arms},
+    }
+
+
+def settings_hash(settings: Any) -> str:
+    """Of all that says what a run is, as it was asked for."""
+    text = json.dumps([RESULT_VERSION, flat(settings)], sort_keys=True, default=str)
+    return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+
+
+def _short(value: Any) -> str:
+    text = json.dumps(value)
+    return text if len(text) < 80 else f"{text[:77]}..."
+
+
+def expected_runs(study: Study, seeds: Mapping[str, Sequence[int]]) -> list[tuple[str, int]]:
+    """(arm, seed), one seed of all arms after another: what is there at any moment is paired."""
+    every = sorted({seed for of_arm in seeds.values() for seed in of_arm})
+    return [(arm, seed) for seed in every for arm in study.arms if seed in seeds[arm]]
