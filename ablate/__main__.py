@@ -19,8 +19,10 @@ from hydra.errors import HydraException
 from omegaconf import DictConfig
 from omegaconf.errors import OmegaConfBaseException
 
+from ablate.config.commands import exit_code
 from ablate.config.compose import compose_settings, conf_dir, refuse_overlays, settings_from
 from ablate.config.failures import report
+from ablate.study.options import asks_for_study
 
 _codes: list[int] = []  # of this process's jobs: one, or under -m several
 
@@ -68,8 +70,30 @@ def _check_shown(words: list[str]) -> None:
     compose_settings(overrides)
 
 
+def _study(words: list[str]) -> int:
+    """Run a study and write its report: 0, or 1 where runs failed."""
+    import datetime
+
+    from ablate.report.build import write
+    from ablate.study.options import parse
+    from ablate.study.plan import status_lines
+    from ablate.study.runner import drive
+
+    driven = drive(parse(words), today=datetime.date.today().isoformat())
+    seeds = {arm: list(of_arm) for arm, of_arm in driven.seeds.items()}
+    print(*status_lines(driven.study, driven.folder, seeds)[0], sep="\n")
+    result = driven.result()
+    baseline = driven.composed[driven.study.baseline].settings
+    print(f"report {write(result, Path(baseline.paths.reports_dir))}")
+    return 1 if driven.failed else 0
+
+
 def main() -> int:
     """Entry point; returns the exit code: that of the worst job."""
+    if asks_for_study(sys.argv[1:]):
+        codes: list[int] = []
+        stopped = exit_code(lambda: codes.append(_study(sys.argv[1:])))
+        return stopped or codes[0]
     _codes.clear()
     try:
         _job()

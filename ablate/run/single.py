@@ -36,8 +36,12 @@ _NOT_IN_NAMES = (
 )  # fmt: skip
 
 
-def run(given: Settings, *, overrides: Sequence[str] = ()) -> dict[str, Any]:
-    """Run, continue or look up one arm x seed; returns its record.
+def run(given: Settings, *, overrides: Sequence[str] = (), quiet: bool = False) -> dict[str, Any]:
+    """Run, continue or look up one arm x seed; returns its record and, as `folder`, where it lies.
+
+    Args:
+        overrides: what made the settings.
+        quiet: print no plan and no table.
 
     Raises:
         ValueError: bad input. Other errors are recorded as `failed` and raised again.
@@ -55,7 +59,9 @@ def run(given: Settings, *, overrides: Sequence[str] = ()) -> dict[str, Any]:
     # the same arm under another spelling or name is the same run
     path = next(iter(sorted(singles.glob(f"*-s{settings.seed}-{mark}"))), path)
     with locked(path), stoppable():
-        return _run(arm, wanted, RunFolder(path), name=name, mark=mark, overrides=overrides)
+        folder = RunFolder(path)
+        _run(arm, wanted, folder, name=name, mark=mark, overrides=overrides, quiet=quiet)
+        return {**folder.record, "folder": path.name}
 
 
 @contextlib.contextmanager
@@ -83,12 +89,14 @@ def _run(
     name: str,
     mark: str,
     overrides: Sequence[str],
-) -> dict[str, Any]:
+    quiet: bool,
+) -> None:
     settings = arm.settings
     if folder.status == "complete" and not settings.force:
         replay(arm, folder, mark)
-        print_summary(folder.record, folder.path, again=True)
-        return folder.record
+        if not quiet:
+            print_summary(folder.record, folder.path, again=True)
+        return
     attempt = folder.record.get("attempt", 0) + (1 if settings.force else 0)
     folder.update(
         status="running",
@@ -104,7 +112,8 @@ def _run(
     mirror = open_mirror(arm, folder, mark if attempt == 0 else f"{mark}-{attempt + 1}")
     code = 1
     try:
-        print_plan(arm.machine, name=name, seed=settings.seed, folder=folder.path)
+        if not quiet:
+            print_plan(arm.machine, name=name, seed=settings.seed, folder=folder.path)
         pretrained = Path(settings.paths.runs_dir) / "pretrained" / arm.pretraining
         model, trained = pretrain_stage(arm, pretrained, mirror)
         shutil.copyfile(trained.metrics.path, folder.metrics.path)
@@ -129,8 +138,8 @@ def _run(
         if mirror is not None:
             mirror.summary({**folder.record.get("scores", {}), "status": folder.status})
             mirror.finish(code)
-    print_summary(folder.record, folder.path)
-    return folder.record
+    if not quiet:
+        print_summary(folder.record, folder.path)
 
 
 def record_results(
