@@ -84,7 +84,8 @@ def _study(words: list[str]) -> int:
     print(*status_lines(driven.study, driven.folder, seeds)[0], sep="\n")
     result = driven.result()
     baseline = driven.composed[driven.study.baseline].settings
-    print(f"report {write(result, Path(baseline.paths.reports_dir))}")
+    paths = baseline.paths
+    print(f"report {write(result, Path(paths.reports_dir), Path(paths.runs_dir))}")
     return 1 if driven.failed else 0
 
 

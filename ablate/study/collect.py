@@ -143,9 +143,9 @@ def failed_gates(study: Study, arm: str, records: Mapping[int, Mapping[str, Any]
 
 
 def _gate(gate: Gate, records: Mapping[int, Mapping[str, Any]]) -> str:
-    found = [record["scores"].get(gate.score) for record in records.values()]
+    found = [_value(record, gate.score) for record in records.values()]
     limits = [
-        record["scores"].get(gate.above) if isinstance(gate.above, str) else float(gate.above)
+        _value(record, gate.above) if isinstance(gate.above, str) else float(gate.above)
         for record in records.values()
     ]
     if not found:
@@ -157,6 +157,13 @@ def _gate(gate: Gate, records: Mapping[int, Mapping[str, Any]]) -> str:
         return ""
     above = f"{gate.above} = " if isinstance(gate.above, str) else ""
     return f"{gate.why}: {gate.score} is {value:.3f}, not above {above}{limit:.3f}"
+
+
+def _value(record: Mapping[str, Any], name: str) -> float | None:
+    """A score, or what the last logged training steps had (`train/nsp_accuracy`)."""
+    last = record.get("derived", {}).get("last_window", {})
+    found = record["scores"].get(name, last.get(name))
+    return None if found is None else float(found)
 
 
 def _read(

@@ -14,7 +14,7 @@ import sys
 import time
 import traceback
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +52,8 @@ class Driven:
 
     def result(self) -> StudyResult:
         """What all records say now; a look is kept once all runs have ended."""
-        return collect(self.study, self.composed, self.folder, self.seeds, self.extra)
+        found = collect(self.study, self.composed, self.folder, self.seeds, self.extra)
+        return replace(found, changes=self.folder.changes(self.study, self.composed))
 
 
 def drive(options: Options, *, today: str, say: Callable[[str], None] = print) -> Driven:

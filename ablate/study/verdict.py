@@ -107,7 +107,10 @@ def decide(
                 floored=result.own_deviation is not None and result.own_deviation < floor,
             )  # fmt: skip
         here = kept[name] if name in kept and not failed else _verdict(here)
-        decisions[name] = _forecast(here, margin) if forecast and name not in kept else here
+        if forecast and name not in kept:
+            open_arms = max(1, len(arms) - len(kept))
+            here = _forecast(here, margin, stats.alpha_of_look(look + 1) / open_arms)
+        decisions[name] = here
     return decisions
 
 
@@ -139,23 +142,24 @@ def _below(p: float | None, alpha: float) -> bool:
     return p is not None and p < alpha
 
 
-def _forecast(here: Decision, margin: float) -> Decision:
+def _forecast(here: Decision, margin: float, alpha: float) -> Decision:
+    """`alpha` is what a single arm may count on at the next look: Holm's first step."""
     if not here.deviation:
         return here
     detectable = stats.detectable_effect(here.deviation, here.n, alpha=here.alpha)
     here = replace(here, detectable=detectable)
     if here.verdict != "undecided" or here.n < MIN_PAIRS:
         return here
-    return replace(here, more_seeds=_more_seeds(here, margin))
+    return replace(here, more_seeds=_more_seeds(here, margin, alpha))
 
 
-def _more_seeds(here: Decision, margin: float) -> int | None:
+def _more_seeds(here: Decision, margin: float, alpha: float) -> int | None:
     """Further seeds that would decide if difference and deviation stay what they are."""
     if here.difference is None or not here.deviation:
         return None
     wanted = [
-        stats.seeds_for_difference(here.difference, here.deviation, alpha=here.alpha),
-        stats.seeds_for_equivalence(here.difference, here.deviation, margin, alpha=here.alpha),
+        stats.seeds_for_difference(here.difference, here.deviation, alpha=alpha),
+        stats.seeds_for_equivalence(here.difference, here.deviation, margin, alpha=alpha),
     ]
     enough = [count for count in wanted if count is not None]
     return max(1, min(enough) - here.n) if enough else None

@@ -1,0 +1,1 @@
+"""Records of a study -> `reports/<study>/`: a page for people, tables for programs, figures."""
