@@ -9,7 +9,7 @@ from ablate.report import wording
 from ablate.report.content import Block, Bullets, Cell, Code, Paragraph, Table
 from ablate.study.collect import StudyResult
 from ablate.study.guard import DERIVED
-from ablate.tracking import scores
+from ablate.tracking import fine_tuning, scores
 
 
 def records_of(result: StudyResult) -> Iterator[tuple[str, int, Mapping[str, Any]]]:
@@ -105,7 +105,7 @@ def caveats(result: StudyResult) -> list[Block]:
     base = result.arms.get(result.study.baseline)
     shown = next(iter(base.records.values())) if base and base.records else records[0][2]
     details = shown.get("evaluation") or {}
-    protocol = scores.protocol(details)
+    protocol = fine_tuning.protocol(details)
     if protocol:
         lines.append(
             "One fine-tuning protocol, the same for all arms: another may rank them otherwise."

@@ -137,10 +137,8 @@ def published(result: StudyResult, name: str) -> str:
     seen = {"better": "+", "worse": "-", "equivalent": "0"}.get(
         _verdict(result.decisions.get(name))
     )
-    if seen in ("+", "-") and not result.study.higher_is_better:
-        seen = "-" if seen == "+" else "+"
     state = "undecided" if seen is None else "agrees" if seen == expected.sign else "disagrees"
-    sign = {"+": "above", "-": "below", "0": "no difference"}[expected.sign]
+    sign = {"+": "better", "-": "worse", "0": "no difference"}[expected.sign]
     return f"{sign} ({expected.source}): {state} at this scale"
 
 

@@ -23,7 +23,8 @@ _NAME = "a name of letters, digits, '_', '-' and '.'"
 
 @dataclass(frozen=True)
 class Expectation:
-    """What was published of arm minus baseline: sign `+`, `-` or `0`, with its source."""
+    """What was published of an arm beside the baseline: `+` better, `-` worse, `0` no difference;
+    with its source."""
 
     sign: str
     source: str

@@ -193,13 +193,13 @@ def test_lower_is_better_turns_differences_and_published_signs(make, tmp_path):
     cells = dict(zip(heads, rows[0], strict=True))
     assert cells["verdict"] == "worse"
     assert cells["difference"].startswith("−")
-    assert cells["published"] == "above (a paper): agrees at this scale"
+    assert cells["published"] == "better (a paper): disagrees at this scale"
     assert "differences are baseline minus arm" in (folder / "README.md").read_text()
 
 
 def test_published_expectations_agree_disagree_or_wait(three, tmp_path):
     readme = (write(three, tmp_path / "reports") / "README.md").read_text()
-    assert "above (BERT, table 8): agrees at this scale" in readme
+    assert "better (BERT, table 8): agrees at this scale" in readme
     assert "no difference (x): disagrees at this scale" in readme
 
 
