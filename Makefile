@@ -23,7 +23,10 @@ check: .venv/.stamp ## what CI asks of a change: lint, format, types, tests
 	$(BIN)/mypy
 	env -u WANDB_API_KEY $(BIN)/python -m pytest -q $(PYTEST)
 
+study: .venv/.stamp ## planted answers: four arms must lose, one must win, the null must not be called
+	$(BIN)/python -m ablate study=planted compute=joblib compute.jobs=2 tracking=none $(ARGS)
+
 help: ## this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/  /'
 
-.PHONY: run test check help
+.PHONY: run test check study help
