@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parent.parent
 OPTIONS = [
     f"{path.parent.relative_to(conf_dir()).as_posix()}={path.stem}"
     for path in sorted(conf_dir().rglob("*.yaml"))
-    if path.parent != conf_dir() and path.parent.name != "task"
+    if path.parent != conf_dir() and path.parent.name not in ("task", "study")
 ]
 NEEDS = {
     "corpus=files": ["corpus.path=x.txt", "evaluation=none"],

@@ -33,7 +33,15 @@ def test_python_blocks_run(body):
 def test_commands_compose_and_pass_the_checks(line):
     from ablate.config.compose import compose_settings
 
-    words = shlex.split(line)[3:]
+    module, *words = shlex.split(line)[2:]
+    if module in ("ablate.study", "ablate.report") or words[0].startswith("study="):
+        from ablate.study.guard import compose_arms
+        from ablate.study.options import open_study, parse
+
+        rest = words[1:] if module == "ablate.study" else words
+        options = parse(rest if rest[0].startswith("study=") else [f"study={rest[0]}", *rest[1:]])
+        assert compose_arms(open_study(options.study, options.scale), options.overrides)
+        return
     options = [i for i, word in enumerate(words) if word.startswith("--")]
     compose_settings(words[: options[0]] if options else words)
 

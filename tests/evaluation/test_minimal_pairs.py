@@ -94,9 +94,10 @@ def test_a_model_that_likes_a_word_prefers_the_sentence_with_it():
         model.mlm_head.decoder_bias[5] = 50.0  # the word a
     pairs = [pair("a b", "c b", "one"), pair("c b", "a b", "two"), pair("d a", "d e", "one")]
     found = score_pairs(model, WordTokenizer(), pairs)
+    none = {"ties": 0, "not_finite": 0, "standard_error": 0.0}
     assert found.by_paradigm() == {
-        "one": {"accuracy": 1.0, "n": 2, "ties": 0, "standard_error": 0.0},
-        "two": {"accuracy": 0.0, "n": 1, "ties": 0, "standard_error": 0.0},
+        "one": {**none, "accuracy": 1.0, "n": 2},
+        "two": {**none, "accuracy": 0.0, "n": 1},
     }
     assert found.accuracy == 0.5  # the mean over paradigms, not over pairs (2 / 3)
     assert found.ids == [0, 1, 2]
