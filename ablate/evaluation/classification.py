@@ -15,7 +15,7 @@ import torch
 from ablate.evaluation.encoding import EncodedTask, encode_task
 from ablate.evaluation.finetune import Fit, finetune
 from ablate.evaluation.grids import SUITE_SUFFIX, choose
-from ablate.evaluation.measurement import EvaluationResult, Part, Setup, Subject, Table
+from ablate.evaluation.measurement import EvaluationResult, Fitted, Part, Setup, Subject, Table
 from ablate.evaluation.minimal_pairs import is_causal
 from ablate.evaluation.predictions import FORMAT_VERSION
 from ablate.evaluation.scoring import add_task
@@ -25,26 +25,10 @@ from ablate.evaluation.texts import num_copies
 
 
 @dataclass(frozen=True)
-class Classification:
+class Classification(Fitted):
     """A task with its examples, fitted once a fine-tuning seed."""
 
     data: TaskData
-
-    @property
-    def name(self) -> str:
-        return self.data.spec.name
-
-    @property
-    def stops_early(self) -> bool:
-        """`early_stopping` is read here (see `plan.Plan.setup_of`)."""
-        return True
-
-    def hash(self) -> str:
-        return self._hash
-
-    @functools.cached_property
-    def _hash(self) -> str:
-        return self.data.hash()
 
     @functools.cached_property
     def train_overlap(self) -> dict[str, int]:
@@ -65,9 +49,6 @@ class Classification:
             "settings": dataclasses.asdict(setup.settings),
         }
         return {**key, "points": [dict(p) for p in setup.points]} if setup.points else key
-
-    def num_parts(self, setup: Setup) -> int:
-        return setup.num_seeds
 
     def measure(
         self, subject: Subject, setup: Setup, number: int, on_progress: Callable[[int, int], None]

@@ -8,6 +8,7 @@ that a finished run can be scored again without a model; nothing here imports to
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -86,6 +87,31 @@ class Measurement(Protocol):
     def add_to(self, result: EvaluationResult, parts: Sequence[Part], setup: Setup) -> None:
         """Scores and details from the stored parts."""
         ...
+
+
+class Fitted:
+    """What measurements of one data set share that are fitted once a fine-tuning seed."""
+
+    data: Any  # with `spec.name` and `hash()`
+
+    @property
+    def name(self) -> str:
+        return str(self.data.spec.name)
+
+    @property
+    def stops_early(self) -> bool:
+        """`early_stopping` is read here (see `plan.Plan.setup_of`)."""
+        return True
+
+    def hash(self) -> str:
+        return self._hash
+
+    @functools.cached_property
+    def _hash(self) -> str:
+        return str(self.data.hash())
+
+    def num_parts(self, setup: Setup) -> int:
+        return setup.num_seeds
 
 
 @dataclass

@@ -23,7 +23,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from ablate.evaluation.encoding import sample
-from ablate.evaluation.measurement import EvaluationResult, Part, Setup, Subject, Table
+from ablate.evaluation.measurement import EvaluationResult, Fitted, Part, Setup, Subject, Table
 from ablate.evaluation.minimal_pairs import is_causal
 from ablate.evaluation.question_data import Question, QuestionData, QuestionSpec, load_questions
 from ablate.evaluation.question_scores import by_question
@@ -38,32 +38,13 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class QuestionAnswering:
+class QuestionAnswering(Fitted):
     """A task with its questions, fitted once a fine-tuning seed."""
 
     data: QuestionData
 
-    @property
-    def name(self) -> str:
-        return self.data.spec.name
-
-    @property
-    def stops_early(self) -> bool:
-        """`early_stopping` is read here (see `plan.Plan.setup_of`)."""
-        return True
-
-    def hash(self) -> str:
-        return self._hash
-
-    @functools.cached_property
-    def _hash(self) -> str:
-        return self.data.hash()
-
     def key(self, setup: Setup) -> dict[str, Any]:
         return {"data": self.hash(), "seed": setup.seed, "settings": used_settings(setup.settings)}
-
-    def num_parts(self, setup: Setup) -> int:
-        return setup.num_seeds
 
     def measure(
         self, subject: Subject, setup: Setup, number: int, on_progress: Callable[[int, int], None]

@@ -10,7 +10,6 @@ are allowed, and read the words to the left and the first piece itself alone.
 from __future__ import annotations
 
 import dataclasses
-import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,7 +21,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from ablate.evaluation.encoding import sample
-from ablate.evaluation.measurement import EvaluationResult, Part, Setup, Subject, Table
+from ablate.evaluation.measurement import EvaluationResult, Fitted, Part, Setup, Subject, Table
 from ablate.evaluation.minimal_pairs import is_causal
 from ablate.evaluation.ratio_error import ratio_error
 from ablate.evaluation.scoring import score_name
@@ -37,32 +36,13 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Tagging:
+class Tagging(Fitted):
     """A tagging task with its sentences, fitted once a fine-tuning seed."""
 
     data: TaggingData
 
-    @property
-    def name(self) -> str:
-        return self.data.spec.name
-
-    @property
-    def stops_early(self) -> bool:
-        """`early_stopping` is read here (see `plan.Plan.setup_of`)."""
-        return True
-
-    def hash(self) -> str:
-        return self._hash
-
-    @functools.cached_property
-    def _hash(self) -> str:
-        return self.data.hash()
-
     def key(self, setup: Setup) -> dict[str, Any]:
         return {"data": self.hash(), "seed": setup.seed, "settings": used_settings(setup.settings)}
-
-    def num_parts(self, setup: Setup) -> int:
-        return setup.num_seeds
 
     def measure(
         self, subject: Subject, setup: Setup, number: int, on_progress: Callable[[int, int], None]

@@ -34,10 +34,9 @@ from ablate.evaluation.fitting import (
     hidden_states,
     initialize_head,
 )
+from ablate.evaluation.frozen import MAX_BYTES
 from ablate.evaluation.settings import FinetuneSettings
 from ablate.inputs.batches import Batch, collate, ragged_arange
-
-MAX_KEPT_BYTES = 2**31  # of hidden states of a frozen encoder
 
 
 class TokenHead(nn.Module):
@@ -196,7 +195,7 @@ def _outputs_of(
 ) -> Callable[[np.ndarray], Tensor]:
     """Row numbers -> (M, C) float32; a frozen encoder's states are computed once where they fit."""
     size = 4 * len(rows.asked) * encoder.config.hidden_size
-    if not settings.frozen or size > MAX_KEPT_BYTES:
+    if not settings.frozen or size > MAX_BYTES:
         return lambda which: _forward(encoder, head, rows, which, settings)
     device = next(head.parameters()).device
     encoder.eval()

@@ -409,7 +409,7 @@ def test_kept_states_of_a_frozen_encoder_are_those_of_the_encoder(tokenizer, tmp
     task = task_of(letters(30, 0), letters(20, 1))
     setup = setup_of(tmp_path, frozen=True)
     kept = measure(task, make_model(tokenizer), tokenizer, setup)[1][0]
-    monkeypatch.setattr(token_fitting, "MAX_KEPT_BYTES", 0)
+    monkeypatch.setattr(token_fitting, "MAX_BYTES", 0)
     computed = measure(task, make_model(tokenizer), tokenizer, setup)[1][0]
     assert kept.facts["train_loss"] == pytest.approx(computed.facts["train_loss"], rel=1e-5)
     assert kept.table == computed.table
