@@ -7,6 +7,7 @@ from ablate.config.schema import CorpusSettings, Settings, TokenizerSettings
 
 CORPORA = ("synthetic", "files", "hub")
 TOKENIZERS = ("wordpiece", "byte_bpe", "unigram", "pretrained")
+WORD_ORDERS = ("natural", "shuffled")
 VOCABULARIES = ("auto", "trained", "morphemes")
 _HUB_ONLY = ("name", "config", "split", "revision", "streaming", "document_rule")
 _CORPUS_UNUSED = {
@@ -29,6 +30,7 @@ def check_corpus_and_tokenizer(settings: Settings, vocabulary: str) -> None:
         raise ValueError("corpus=files needs a file: type corpus.path=text.jsonl (or a folder)")
     if corpus.kind == "hub" and not corpus.name:
         raise ValueError("corpus=hub needs a data set: type corpus.name=Salesforce/wikitext")
+    one_of("corpus.word_order", corpus.word_order, WORD_ORDERS)
     in_range("corpus.validation_fraction", corpus.validation_fraction, 1e-6, 0.9, 0.01)
     in_range("corpus.num_documents", corpus.num_documents, 4, float("inf"), 14_000)
     if corpus.max_documents is not None:

@@ -23,6 +23,7 @@ class CorpusSettings:
     document_rule: str = "rows"
     max_documents: int | None = None
     num_documents: int = 14_000
+    word_order: str = "natural"
     seed: int = 0
     validation_fraction: float = 0.05
 

@@ -52,7 +52,13 @@ class Arm:
         total = self.corpus.counts["documents"]
         shown = self.settings.trainer.progress_bar
         progress = Stage("token store", total).advance if shown else None
-        return store.build(self.corpus, self.tokenizer, cache_dir=self.cache, progress=progress)
+        found = store.build(self.corpus, self.tokenizer, cache_dir=self.cache, progress=progress)
+        if self.settings.corpus.word_order == "natural":
+            return found
+        from ablate.tokens.word_order import shuffled
+
+        threshold, seed = self.corpus.validation_threshold, self.settings.corpus.seed
+        return shuffled(found, threshold, seed=seed, cache_dir=self.cache)
 
     @functools.cached_property
     def data(self) -> Any:
@@ -145,6 +151,7 @@ def prepare(given: Settings, overrides: Sequence[str] = ()) -> Arm:
             "validation_threshold": corpus.validation_threshold,
             "validation_seed": settings.corpus.seed,
             "tokenizer": tokenizer.hash,
+            **_word_order(settings, tokenizer),
         },
         machine=facts,
     )
@@ -161,6 +168,23 @@ def prepare(given: Settings, overrides: Sequence[str] = ()) -> Arm:
             f"{settings.input_format.max_length} tokens"
         )
     return Arm(settings, corpus, tokenizer, encoder, backend, facts, identity, cache, source)
+
+
+def _word_order(settings: Settings, tokenizer: Any) -> dict[str, str]:
+    """What word order adds to the identity: nothing where it is the text's own.
+
+    Raises:
+        ValueError: words are to be shuffled that the tokenizer cannot tell apart.
+    """
+    order = settings.corpus.word_order
+    if order == "natural":
+        return {}
+    if not tokenizer.knows_words:
+        raise ValueError(
+            f"corpus.word_order={order} needs a tokenizer with a pre-tokenizer that tells words "
+            f"apart, {tokenizer.file} has none; type corpus.word_order=natural"
+        )
+    return {"word_order": order}
 
 
 def make_folder(setting: str, folder: Path) -> None:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from ablate.config.fingerprint import RESULT_VERSION
+from ablate.config.schema import Settings
 from ablate.study.design import Study
 from ablate.study.guard import Composed, flat
 from ablate.tracking.record import locked, read_json, write_json
@@ -60,13 +61,11 @@ class StudyFolder:
         if before is None:
             return []
         now = json.loads(json.dumps(lock_content(study, composed)))
-        found = []
-        for key in ("rule", "arms"):
-            for name in sorted({*before[key], *now[key]}):
-                was, is_now = before[key].get(name), now[key].get(name)
-                if was != is_now:
-                    found.append(f"{key}.{name}: {_short(was)} when locked, {_short(is_now)} now")
-        return found
+        kept, is_now = before["arms"], now["arms"]
+        pairs = [("rule.", before["rule"], now["rule"])] + [
+            (f"arms.{name}.", kept.get(name), is_now.get(name)) for name in {**kept, **is_now}
+        ]
+        return [line for prefix, was, new in pairs for line in _changes(prefix, was, new)]
 
     def state(self, arm: str, seed: int) -> State:
         """What became of an arm x seed, by the record of its run."""
@@ -115,7 +114,7 @@ def lock_content(study: Study, composed: Mapping[str, Composed]) -> dict[str, An
         rule.pop(name)
     return {
         "rule": rule,
-        "arms": {arm: settings_hash(found.settings) for arm, found in composed.items()},
+        "arms": {arm: flat(found.settings) for arm, found in composed.items()},
         "overrides": {arm: list(study.overrides(arm)) for arm in study.arms},
     }
 
@@ -124,6 +123,22 @@ def settings_hash(settings: Any) -> str:
     """Of all that says what a run is, as it was asked for."""
     text = json.dumps([RESULT_VERSION, flat(settings)], sort_keys=True, default=str)
     return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+
+
+def _changes(
+    prefix: str, before: Mapping[str, Any] | None, now: Mapping[str, Any] | None
+) -> list[str]:
+    """What one mapping says otherwise than another; a setting that a later version of this package
+    knows, at its default, was no choice of anyone's and is no change."""
+    if before is None or now is None:
+        return [f"{prefix.rstrip('.')} {'is new' if before is None else 'is gone'}"]
+    defaults = json.loads(json.dumps(flat(Settings())))
+    return [
+        f"{prefix}{name}: {_short(before.get(name))} when locked, {_short(now.get(name))} now"
+        for name in sorted({*before, *now})
+        if before.get(name) != now.get(name)
+        and not (name not in before and name in defaults and now[name] == defaults[name])
+    ]
 
 
 def _short(value: Any) -> str:
