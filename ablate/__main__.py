@@ -75,6 +75,7 @@ def _study(words: list[str]) -> int:
     import datetime
 
     from ablate.report.build import write
+    from ablate.report.wandb_summary import show
     from ablate.study.options import parse
     from ablate.study.plan import status_lines
     from ablate.study.runner import drive
@@ -84,8 +85,10 @@ def _study(words: list[str]) -> int:
     print(*status_lines(driven.study, driven.folder, seeds)[0], sep="\n")
     result = driven.result()
     baseline = driven.composed[driven.study.baseline].settings
-    paths = baseline.paths
-    print(f"report {write(result, Path(paths.reports_dir), Path(paths.runs_dir))}")
+    paths, folder = baseline.paths, driven.folder
+    written = write(result, Path(paths.reports_dir), Path(paths.runs_dir))
+    print(f"report {written}")
+    show(result, written, tracking=baseline.tracking, lock=folder.lock, folder=folder.path)
     return 1 if driven.failed else 0
 
 

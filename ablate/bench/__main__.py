@@ -17,6 +17,7 @@ PROGRAM = "python -m ablate.bench"
 COMMANDS = {
     "encoder": "training steps and forward passes against the classes of transformers",
     "device": "flash against eager, and training in bf16 on a machine with CUDA",
+    "jobs": "runs side by side, as compute=joblib has them, against one alone",
     "inputs": "masked batches a second against the collators of transformers",
     "planning": "seconds and memory of planning an epoch, format by format",
     "store": "seconds and memory of building a token store, and of reading it",
@@ -61,6 +62,11 @@ def _options(command: str) -> argparse.ArgumentParser:
         parser.add_argument("--repeats", type=int, default=20, help="turns of each side (20)")
         parser.add_argument("--turn", type=int, default=8, help="batches in a turn (8)")
         parser.add_argument("--threads", type=int, default=1, help="torch threads (1)")
+    if command == "jobs":
+        parser.add_argument("--jobs", type=int, default=2, help="runs side by side (2)")
+        parser.add_argument("--steps", type=int, default=200, help="of a turn (200)")
+        parser.add_argument("--repeats", type=int, default=5, help="turns of each side (5)")
+        parser.add_argument("--override", action="append", default=[], help="key=value of the arm")
     if command == "planning":
         parser.add_argument("--rows", type=int, default=1_000_000, help="about so many (1000000)")
         parser.add_argument("--only", help="formats, with commas")
@@ -90,6 +96,16 @@ def _measure(command: str, options: argparse.Namespace) -> tuple[dict[str, Any],
         return found, device.table(found)
     if command == "encoder":
         return _measure_encoder(options)
+    if command == "jobs":
+        from ablate.bench import jobs
+
+        found = jobs.measure(
+            jobs=options.jobs,
+            steps=options.steps,
+            repeats=options.repeats,
+            overrides=tuple(options.override),
+        )
+        return found, jobs.table(found)
     if command == "planning":
         from ablate.bench import planning
 

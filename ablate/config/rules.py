@@ -29,13 +29,13 @@ from ablate.config.schema import Settings
 from ablate.encoder.config import EncoderConfig
 from ablate.inputs.formats import PAIR_FORMATS
 from ablate.inputs.pairs import resolve_pairing
-from ablate.pretraining.machine import ACCELERATORS, PRECISIONS
+from ablate.pretraining.machine import ACCELERATORS, PRECISIONS, STRATEGIES
 from ablate.pretraining.schedules import SCHEDULES
 from ablate.tracking.loggers import MODES
 
 BACKENDS = ("auto", "eager", "sdpa", "flash", "flex")
 CLOCKS = ("tokens", "steps")
-TRACKING_KINDS = ("wandb", "none")
+TRACKING_KINDS = ("wandb", "csv", "tensorboard", "none")
 _PLACEHOLDER_VOCABULARY = 1000
 _PUBLISHED_STD, _PUBLISHED_WIDTH = 0.02, 768
 _RATE_TIMES_WIDTH = {"pre": 0.32, "sandwich": 0.32, "post": 0.19}  # post: plateau at more
@@ -83,7 +83,7 @@ def resolve(settings: Settings) -> Settings:
     rows = out.input_format
     if rows.name in PAIR_FORMATS:
         rows.pairing = resolve_pairing(rows.pairing, nsp=out.nsp, sop=out.sop)
-    whole = out.trainer.global_batch_size
+    whole = max(out.trainer.global_batch_size // max(out.trainer.devices, 1), 1)  # of one rank
     out.trainer.micro_batch_size = min(out.trainer.micro_batch_size or whole, whole)
     resolve_evaluation(out)
     if out.tokenizer.vocabulary == "auto":
@@ -169,10 +169,31 @@ def _check_training(settings: Settings) -> None:
             in_range(f"trainer.{name}", getattr(trainer, name), 1, infinite, 1)
     in_range("trainer.num_workers", trainer.num_workers, 0, 256, 0)
     in_range("trainer.num_validations", trainer.num_validations, 0, infinite, 4)
-    if trainer.devices != 1:
-        raise ValueError(
-            f"trainer.devices={trainer.devices}: one device a run is what is built and tested; "
-            "type trainer.devices=1"
-        )
+    _check_devices(settings)
     one_of("tracking.kind", settings.tracking.kind, TRACKING_KINDS)
     one_of("tracking.mode", settings.tracking.mode, MODES)
+    in_range("tracking.timeout", settings.tracking.timeout, 1, 3600, 25)
+
+
+def _check_devices(settings: Settings) -> None:
+    """What the machine decides besides is in `pretraining.machine.resolve_strategy`."""
+    trainer = settings.trainer
+    devices, rows = trainer.devices, trainer.global_batch_size
+    in_range("trainer.devices", devices, 1, 4096, 2)
+    one_of("trainer.strategy", trainer.strategy, STRATEGIES)
+    if devices == 1 and trainer.strategy != "auto":
+        raise ValueError(
+            f"trainer.strategy={trainer.strategy} has no effect with trainer.devices=1; leave it "
+            "out, or type trainer.devices=2"
+        )
+    if rows % devices:
+        more = -(-rows // devices) * devices
+        raise ValueError(
+            f"trainer.global_batch_size={rows} cannot be dealt out evenly to trainer.devices="
+            f"{devices}; type trainer.global_batch_size={more}"
+        )
+    if trainer.strategy == "fsdp" and trainer.accelerator == "cpu":
+        raise ValueError(
+            "trainer.strategy=fsdp needs CUDA devices; type trainer.strategy=ddp_fork, or "
+            "trainer.accelerator=gpu"
+        )

@@ -151,6 +151,7 @@ class BudgetSettings:
 class TrainerSettings:
     accelerator: str = "auto"
     devices: int = 1
+    strategy: str = "auto"
     precision: str = "auto"
     threads: int | None = None
     global_batch_size: int = 16
@@ -219,6 +220,8 @@ class TrackingSettings:
     entity: str | None = None
     group: str | None = None
     tags: list[str] = field(default_factory=list)
+    log_checkpoint: bool = False
+    timeout: float = 25.0
 
 
 @dataclass

@@ -6,6 +6,7 @@ by the corpus: same rows, same masks, whatever the arm and the seed.
 
 from __future__ import annotations
 
+import copyreg
 import functools
 from pathlib import Path
 from typing import Any
@@ -74,21 +75,20 @@ class PretrainingData(pl.LightningDataModule):
         self.rank, self.world = rank, world
         training, held_out = store.split(validation_threshold)
 
-        def plan_of_epoch(epoch: int) -> Plan:
-            return plan_epoch(
-                store,
-                training,
-                input_format=input_format,
-                max_length=max_length,
-                seed=seed,
-                epoch=epoch,
-                replicate=replicate_data,
-                short_seq_prob=short_seq_prob,
-                pairing=pairing,
-                pair_sampling=pair_sampling,
-                document_boundary=document_boundary,
-                copies=copies,
-            )
+        plan_of_epoch: Any = functools.partial(  # can be pickled, for `ddp_spawn`
+            _plan_of_epoch,
+            store,
+            training,
+            input_format=input_format,
+            max_length=max_length,
+            seed=seed,
+            replicate=replicate_data,
+            short_seq_prob=short_seq_prob,
+            pairing=pairing,
+            pair_sampling=pair_sampling,
+            document_boundary=document_boundary,
+            copies=copies,
+        )
 
         self._budget = {"clock": clock, "amount": amount, "global_batch_size": global_batch_size}
         self._plan_of_epoch = plan_of_epoch
@@ -111,6 +111,11 @@ class PretrainingData(pl.LightningDataModule):
         self.objective, self._selections = objective, selections
         masked = tuple(f"{selection}_mask" for selection in selections)
         self.validation_names = ("clm",) if objective == "clm" else masked
+
+    def setup(self, stage: str) -> None:
+        """This process's part of each step is known once the trainer has started its ranks."""
+        if self.trainer is not None:
+            self.rank, self.world = self.trainer.global_rank, self.trainer.world_size
 
     @functools.cached_property
     def rows(self) -> MaskedRows | NextTokenRows:
@@ -189,7 +194,19 @@ class PretrainingData(pl.LightningDataModule):
         return StepLoader(dataset, num_workers=self.num_workers)
 
     def val_dataloader(self) -> list[DataLoader]:
-        return [DataLoader(b, batch_size=None) for b in self.validation_batches]  # type: ignore[arg-type]
+        """Whole batches dealt out to the ranks, so that their composition is that of one process.
+
+        Where they do not come out even a rank gets None: Lightning leaves out validation, and its
+        hooks, on a rank that has no batch, and the others would wait for it.
+        """
+        return [
+            DataLoader(self._dealt(batches), batch_size=None)  # type: ignore[arg-type]
+            for batches in self.validation_batches
+        ]
+
+    def _dealt(self, batches: list[Batch]) -> list[Batch | None]:
+        own: list[Batch | None] = [*batches[self.rank :: self.world]]
+        return own + [None] * (-(-len(batches) // self.world) - len(own))
 
     def statistics(self) -> dict[str, Any]:
         """Derived quantities for the record: the first epoch's rows, steps and epochs of budget."""
@@ -197,3 +214,14 @@ class PretrainingData(pl.LightningDataModule):
         if self.rows.ngrams is not None:
             found["collocations"] = {"hash": self.rows.ngrams.hash, **self.rows.ngrams.meta}
         return {**found, "epochs": self.steps.num_epochs}
+
+
+def _plan_of_epoch(store: TokenStore, training: np.ndarray, epoch: int, **options: Any) -> Plan:
+    return plan_epoch(store, training, epoch=epoch, **options)
+
+
+def _reopened(store: TokenStore) -> tuple[type[TokenStore], tuple[Path]]:
+    return TokenStore, (store.folder,)
+
+
+copyreg.pickle(TokenStore, _reopened)  # another process maps the arrays again, and copies nothing

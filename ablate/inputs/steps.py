@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 from torch.utils.data import DataLoader, Dataset
@@ -53,6 +53,7 @@ class StepSequence:
         amount: int,
         global_batch_size: int,
     ) -> None:
+        self._plan_of_epoch = plan_of_epoch
         self.plan = functools.lru_cache(maxsize=2)(plan_of_epoch)
         self.clock, self.amount, self.global_batch_size = clock, amount, global_batch_size
         self.epoch_starts = [0]  # first row of each epoch in the sequence
@@ -66,6 +67,13 @@ class StepSequence:
         after = np.cumsum(np.concatenate([[0], *lengths]))[::global_batch_size]
         steps = int(np.searchsorted(after, amount)) if clock == "tokens" else amount
         self.tokens_after = after[: steps + 1]  # (K + 1,) tokens spent before step k
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "plan": None}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self.plan = functools.lru_cache(maxsize=2)(self._plan_of_epoch)
 
     def _short_of(self, tokens: int) -> bool:
         """Whether the epochs planned so far cannot fill the budget with whole steps."""

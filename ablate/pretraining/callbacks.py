@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytorch_lightning as pl
+import torch
 from pytorch_lightning.callbacks import Callback
 
 from ablate.pretraining.interrupted import Interrupted
@@ -36,6 +37,7 @@ class Throughput(Callback):
         self._tenth = -1
 
     def on_train_start(self, trainer: pl.Trainer, module: Any) -> None:
+        self.show &= trainer.is_global_zero
         self.begin, self.tokens_at_start = time.perf_counter(), module.tokens
         self.step_at_start = trainer.global_step
         if self.show and sys.stderr.isatty():
@@ -127,18 +129,27 @@ class Checkpoints(Callback):
     SIGTERM and Ctrl-C let the step finish, write its checkpoint and raise `Interrupted` (Lightning
     itself saves in the middle of a step on Ctrl-C and exits 0 on SIGTERM). A second Ctrl-C stops at
     once. Where a validation follows the step (`validate_every`), the checkpoint comes after it: a
-    kill in between then repeats the step and its validation, and no line is lost.
+    kill in between then repeats the step and its validation, and no line is lost. With several
+    ranks the first one that has a signal stops all of them after the same step.
     """
 
-    def __init__(self, folder: Path, *, every: int, validate_every: int, keep: int = 2) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        every: int,
+        validate_every: int,
+        keep: int = 2,
+        signals: tuple[int, ...] = (signal.SIGTERM, signal.SIGINT),
+    ) -> None:
         self.folder, self.every, self.keep = folder, every, keep
-        self.validate_every = validate_every
+        self.validate_every, self.signals = validate_every, signals
         self.signum: int | None = None
         self._handlers: dict[int, Any] = {}
 
     def on_train_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
         if threading.current_thread() is threading.main_thread():
-            for signum in (signal.SIGTERM, signal.SIGINT):
+            for signum in self.signals:
                 self._handlers[signum] = signal.signal(signum, self._note)
 
     def _note(self, signum: int, frame: Any) -> None:
@@ -157,8 +168,8 @@ class Checkpoints(Callback):
             self._save(trainer)
 
     def _save(self, trainer: pl.Trainer) -> None:
-        step = trainer.global_step
-        if step % self.every and self.signum is None:
+        step, signum = trainer.global_step, self._agreed(trainer)
+        if step % self.every and signum is None:
             return
         path = checkpoint_path(self.folder, step)
         temporary = path.with_suffix(".part")
@@ -169,8 +180,16 @@ class Checkpoints(Callback):
             os.replace(temporary, path)
             for path, _ in found_checkpoints(self.folder)[: -self.keep]:
                 path.unlink(missing_ok=True)
-        if self.signum is not None:
-            raise Interrupted(self.signum, f"after step {step}")
+        trainer.strategy.barrier("the checkpoint has its name")
+        if signum is not None:
+            raise Interrupted(signum, f"after step {step}")
+
+    def _agreed(self, trainer: pl.Trainer) -> int | None:
+        """The signal that some rank has, the same on all of them."""
+        if trainer.world_size == 1:
+            return self.signum
+        own = torch.tensor(self.signum or 0, device=trainer.strategy.root_device)
+        return int(trainer.strategy.reduce(own, reduce_op="max")) or None
 
     def on_train_end(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
         self._restore()

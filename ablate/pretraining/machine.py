@@ -1,4 +1,4 @@
-"""What this machine is -> threads, memory settings and precision, resolved once and recorded.
+"""What this machine is -> threads, memory, precision and processes, resolved once and recorded.
 
 Nothing here measures at run time: the choice of a precision comes from a table (device, CPU flags,
 width), so that the same machine gives the same run.
@@ -11,9 +11,13 @@ import functools
 import os
 import platform
 import sys
+from pathlib import Path
 
 PRECISIONS = ("auto", "fp32", "bf16")
 ACCELERATORS = ("auto", "cpu", "gpu")
+STRATEGIES = ("auto", "ddp", "ddp_fork", "ddp_spawn", "fsdp")
+STARTED_AGAIN = ("ddp", "fsdp")  # this process is rank 0, the others run its command again
+MARK = "ABLATE_RANK"  # in the environment of those others
 _M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4  # glibc's malloc.h
 _BF16_FLAGS = {"avx512_bf16", "amx_bf16"}
 
@@ -25,11 +29,12 @@ def available_cores() -> int:
     return os.cpu_count() or 1
 
 
-def resolve_threads(threads: int | None, *, hidden_size: int) -> int:
-    """None -> one thread below 128 wide, where handing work over costs what it gains, else all."""
+def resolve_threads(threads: int | None, *, hidden_size: int, devices: int = 1) -> int:
+    """Threads of each rank. None -> one below 128 wide, where handing work over costs what it
+    gains, else this rank's share of the cores."""
     if threads is not None:
         return threads
-    return 1 if hidden_size < 128 else available_cores()
+    return 1 if hidden_size < 128 else max(available_cores() // devices, 1)
 
 
 @functools.cache
@@ -107,3 +112,68 @@ def resolve_precision(precision: str, *, device: str, hidden_size: int) -> str:
     if precision == "auto":
         return "bf16" if pays else "fp32"
     return precision
+
+
+def resolve_strategy(strategy: str, *, device: str, devices: int, threads: int) -> str | None:
+    """How the processes of several devices are started; None for one device, which needs none.
+
+    `auto` on a CPU is `ddp_fork` (tenths of a second a fit) where that is safe: with one thread a
+    rank, since OpenMP's threads do not survive a fork, and where torch sees no CUDA device. Else,
+    and on CUDA wherever this command cannot be started again, it is `ddp_spawn`.
+
+    Raises:
+        ValueError: a strategy that cannot run here, or more devices than there are.
+    """
+    if devices == 1:
+        return None
+    import torch
+
+    if device == "cuda":
+        if devices > torch.cuda.device_count():
+            raise ValueError(
+                f"trainer.devices={devices}, and torch sees {torch.cuda.device_count()}; type "
+                f"trainer.devices={torch.cuda.device_count()}"
+            )
+        if strategy == "ddp_fork":
+            raise ValueError(
+                "trainer.strategy=ddp_fork does not work on CUDA, which does not survive a fork; "
+                "type trainer.strategy=ddp or ddp_spawn"
+            )
+        if strategy == "auto":
+            strategy = "ddp" if can_start_again() else "ddp_spawn"
+    elif strategy == "fsdp":
+        raise ValueError(
+            "trainer.strategy=fsdp needs CUDA devices, and this run is on the CPU; type "
+            "trainer.strategy=ddp_fork"
+        )
+    elif strategy == "auto":
+        safe = threads == 1 and hasattr(os, "fork") and not torch.cuda.is_available()
+        strategy = "ddp_fork" if safe else "ddp_spawn"
+    elif strategy == "ddp_fork" and threads > 1:
+        raise ValueError(
+            f"trainer.strategy=ddp_fork with {threads} threads a rank would hang, since OpenMP's "
+            "threads do not survive a fork; type trainer.threads=1, or trainer.strategy=ddp_spawn"
+        )
+    if strategy in STARTED_AGAIN and not can_start_again():
+        raise ValueError(
+            f"trainer.strategy={strategy} starts this command again for each device, which works "
+            "for a single `python -m ablate` and not under -m, in a study or from Python; type "
+            f"trainer.strategy={'ddp_spawn' if device == 'cuda' else 'ddp_fork'}"
+        )
+    return strategy
+
+
+def can_start_again() -> bool:
+    """Whether this process's command, run once more, comes to the same one fit."""
+    import __main__
+
+    spec = getattr(__main__, "__spec__", None)
+    name = spec.name if spec is not None else Path(sys.argv[0]).name
+    words = sys.argv[1:]
+    several = any(word.startswith(("-m", "--multirun", "hydra.mode=", "study=")) for word in words)
+    return name in ("ablate", "ablate.__main__") and not several
+
+
+def is_follower() -> bool:
+    """Whether this process is a rank above 0 that rank 0 started by its own command."""
+    return MARK in os.environ and os.environ.get("LOCAL_RANK", "0") != "0"

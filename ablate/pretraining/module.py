@@ -8,7 +8,9 @@ which is all the random state there is: a resumed run needs no other.
 
 from __future__ import annotations
 
+import contextlib
 import math
+from contextlib import AbstractContextManager
 from typing import Any
 
 import pytorch_lightning as pl
@@ -23,6 +25,7 @@ from ablate.inputs.pairs import LOSSES, NO_PAIR, loss_classes
 from ablate.inputs.steps import StepItem
 from ablate.objectives.mlm import SumCount, masked_lm_loss
 from ablate.objectives.sentence_pair import pair_targets, sentence_pair_loss
+from ablate.pretraining.distributed import summed_counts
 from ablate.pretraining.optimizers import adamw
 from ablate.pretraining.schedules import learning_rate_factor
 
@@ -78,7 +81,7 @@ class PretrainingModule(pl.LightningModule):
         self.pair_loss = None if model.pair_head is None else pair_loss
         self.pair_classes = loss_classes(pairing, self.pair_loss)
         self.counts = MaskCounts()
-        self.tokens = 0
+        self.tokens = self.step = 0  # spent and taken so far, in whatever process
         self.window: dict[str, float] = {}
         self.latest: dict[str, float] = {}
         self.validation_metrics: dict[str, float] = {}
@@ -92,7 +95,7 @@ class PretrainingModule(pl.LightningModule):
         if isinstance(batch, StepItem):
             batch.micro_batches = [micro.to(device) for micro in batch.micro_batches]
             return batch
-        return batch.to(device)
+        return None if batch is None else batch.to(device)
 
     def losses(self, batch: Batch) -> dict[str, SumCount]:
         """Summed losses of one micro-batch by name."""
@@ -111,10 +114,16 @@ class PretrainingModule(pl.LightningModule):
             targets = [pair_targets(each, self.pair_classes) for each in labels]
             counts[self.pair_loss] = sum(int((each != NO_PAIR).sum()) for each in targets)
         if self.trainer.world_size > 1:
-            total = torch.tensor(list(counts.values()), device=self.device)
-            total = self.trainer.strategy.reduce(total, reduce_op="sum")
-            counts = dict(zip(counts, total.tolist(), strict=True))
+            total = self.summed([float(count) for count in counts.values()])
+            counts = dict(zip(counts, map(int, total), strict=True))
         return counts
+
+    def summed(self, values: list[float]) -> list[float]:
+        """Each value added up over all ranks, in float64; as they are where there is one rank."""
+        if self.trainer.world_size == 1:
+            return values
+        total = torch.tensor(values, dtype=torch.float64, device=self.device)
+        return self.trainer.strategy.reduce(total, reduce_op="sum").tolist()
 
     def training_step(self, item: StepItem, index: int) -> None:
         optimizer: Any = self.optimizers()
@@ -122,17 +131,20 @@ class PretrainingModule(pl.LightningModule):
         factor = learning_rate_factor(item.progress, **self.schedule_settings)  # type: ignore[arg-type]
         for group in optimizer.param_groups:  # nothing to predict moves no weight
             group["lr"] = self.learning_rate * factor if any(counts.values()) else 0.0
+        found: list[tuple[str, float]] = []
+        last = len(item.micro_batches) - 1  # ranks may differ: gradients are summed over them once
         for number, micro in enumerate(item.micro_batches):
             torch.manual_seed(
                 rng.torch_seed(self.seed, "dropout", item.step, number, self.global_rank)
             )
             losses = self.losses(micro)
             terms = [part.loss_sum / max(counts[name], 1) for name, part in losses.items()]
-            self.manual_backward(torch.stack(terms).sum() * self.trainer.world_size)
+            with self._gradients_stay(number < last):
+                self.manual_backward(torch.stack(terms).sum() * self.trainer.world_size)
             for name, part in losses.items():
-                self._add(f"{name}_loss", part.loss_sum.detach())
-                self._add(f"{name}_correct", part.correct)
-                self._add(f"{name}_count", part.count)
+                found.append((f"{name}_loss", float(part.loss_sum.detach())))
+                found.append((f"{name}_correct", float(part.correct)))
+                found.append((f"{name}_count", float(part.count)))
         norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.gradient_clip)
         if not math.isfinite(float(norm)):
             raise FloatingPointError(
@@ -141,12 +153,29 @@ class PretrainingModule(pl.LightningModule):
             )
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
-        self.counts += item.counts
-        self.tokens = item.tokens
+        for name, value in self._over_ranks(found):
+            self._add(name, value)
+        self.counts += summed_counts(item.counts, self.summed)
+        self.tokens, self.step = item.tokens, item.step + 1
         self._add("grad_norm", norm)
         self._add("steps", 1)
         if (item.step + 1) % self.log_every == 0 or item.progress >= 1.0:
             self._log_window(item.step + 1, self.learning_rate * factor)
+
+    def _gradients_stay(self, stay: bool) -> AbstractContextManager[Any]:
+        """Leaves the gradients of a backward on this rank."""
+        strategy: Any = self.trainer.strategy
+        several = stay and self.trainer.world_size > 1
+        return strategy.block_backward_sync() if several else contextlib.nullcontext()
+
+    def _over_ranks(self, found: list[tuple[str, float]]) -> list[tuple[str, float]]:
+        """Sums by name over micro-batches and ranks; as they are where there is one rank."""
+        if self.trainer.world_size == 1:
+            return found
+        sums: dict[str, float] = {}
+        for name, value in found:
+            sums[name] = sums.get(name, 0.0) + value
+        return list(zip(sums, self.summed(list(sums.values())), strict=True))
 
     def _add(self, name: str, value: Tensor | float) -> None:
         self.window[name] = self.window.get(name, 0.0) + float(value)
@@ -167,7 +196,7 @@ class PretrainingModule(pl.LightningModule):
         self._write(metrics, step)
 
     def _write(self, metrics: dict[str, float], step: int) -> None:
-        for logger in self.loggers:
+        for logger in self.loggers if self.global_rank == 0 else []:
             logger.log_metrics(metrics, step)
 
     def on_validation_epoch_start(self) -> None:
@@ -175,7 +204,9 @@ class PretrainingModule(pl.LightningModule):
             {"loss": 0.0, "count": 0.0, "correct": 0.0} for _ in self.validation_names
         ]
 
-    def validation_step(self, batch: Batch, index: int, dataloader_idx: int = 0) -> None:
+    def validation_step(self, batch: Batch | None, index: int, dataloader_idx: int = 0) -> None:
+        if batch is None:
+            return
         part = masked_lm_loss(self.model(batch).mlm_logits, batch.labels)
         sums = self._validation[dataloader_idx]
         sums["loss"] += float(part.loss_sum)
@@ -185,26 +216,43 @@ class PretrainingModule(pl.LightningModule):
     def on_validation_epoch_end(self) -> None:
         """Means over all predicted tokens; bits per byte = bits a token / mean bytes a token."""
         metrics = {"tokens": float(self.tokens)}
-        for name, sums in zip(self.validation_names, self._validation, strict=True):
+        for name, own in zip(self.validation_names, self._validation, strict=True):
+            sums = dict(zip(own, self.summed(list(own.values())), strict=True))
             if sums["count"]:
                 loss = sums["loss"] / sums["count"]
                 metrics[f"val/{name}/loss"] = loss
                 metrics[f"val/{name}/accuracy"] = sums["correct"] / sums["count"]
                 bits = loss / math.log(2) / self.bytes_per_token
                 metrics[f"val/{name}/bits_per_byte"] = bits
-        self.validation_metrics, self.validated_at = metrics, self.global_step
-        self._write(metrics, self.global_step)
+        self.validation_metrics, self.validated_at = metrics, self.step
+        self._write(metrics, self.step)
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
-        checkpoint["ablate"] = {
+        checkpoint["ablate"] = self._state()
+
+    def _state(self) -> dict[str, Any]:
+        """The same on every rank."""
+        return {
             "window": dict(self.window),
             "counts": dict(vars(self.counts)),
             "tokens": self.tokens,
             "latest": dict(self.latest),
         }
 
+    def knowledge(self) -> dict[str, Any]:
+        """What a fit in another process has found, for `learn`; its weights aside."""
+        validation = {"metrics": self.validation_metrics, "at": self.validated_at}
+        return {"ablate": self._state(), "global_step": self.step, "validation": validation}
+
+    def learn(self, known: dict[str, Any]) -> None:
+        """Take over the `knowledge` of a fit in another process."""
+        self.on_load_checkpoint(known)
+        self.validation_metrics = known["validation"]["metrics"]
+        self.validated_at = known["validation"]["at"]
+
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         kept = checkpoint["ablate"]
         self.window, self.tokens = dict(kept["window"]), kept["tokens"]
+        self.step = checkpoint["global_step"]
         self.latest = dict(kept["latest"])
         self.counts = MaskCounts(**kept["counts"])

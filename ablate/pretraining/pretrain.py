@@ -6,7 +6,9 @@ of 0 trains nothing and validates the initial weights (the "no pretraining" arm)
 
 from __future__ import annotations
 
+import functools
 import logging
+import signal
 import time
 import warnings
 from collections.abc import Sequence
@@ -18,7 +20,8 @@ import pytorch_lightning as pl
 from pytorch_lightning.loggers import Logger
 
 from ablate.inputs.datamodule import PretrainingData
-from ablate.pretraining.callbacks import Checkpoints, Throughput
+from ablate.pretraining import distributed
+from ablate.pretraining.callbacks import Checkpoints, Throughput, newest_checkpoint
 from ablate.pretraining.module import PretrainingModule
 
 _NOISE = (  # advice that does not hold for this design, or that concerns Lightning's own code
@@ -28,6 +31,7 @@ _NOISE = (  # advice that does not hold for this design, or that concerns Lightn
     ".*is smaller than the logging interval.*",
     ".*You have overridden `transfer_batch_to_device`.*",
     ".*GPU available but not used.*",
+    ".*`broadcast_buffers` is deprecated.*",  # its new name is unknown to torch 2.6
 )
 
 
@@ -61,6 +65,7 @@ def pretrain(
     num_validations: int,
     checkpoint_every: int,
     show_progress: bool,
+    strategy: str | None = None,
 ) -> PretrainingResult:
     """Train `module` over the budget of `data`; checkpoints go under `folder`.
 
@@ -69,36 +74,43 @@ def pretrain(
         accelerator: `cpu` or `cuda`; precision: `fp32` or `bf16` (autocast).
         num_validations: validations spread evenly over the steps, the last one at the end.
         checkpoint_every: optimizer steps between checkpoints.
+        strategy: how the ranks of several devices are started (`machine.resolve_strategy`).
     """
     total = len(data.steps)
     throughput = Throughput(total_steps=total, show=show_progress)
     interval = max(1, -(-total // max(num_validations, 1)))
-    for pattern in _NOISE:
-        warnings.filterwarnings("ignore", pattern)
-    logging.getLogger("pytorch_lightning").setLevel(logging.WARNING)
-    trainer = pl.Trainer(
-        accelerator="gpu" if accelerator == "cuda" else "cpu",
-        devices=devices,
-        precision="bf16-mixed" if precision == "bf16" else "32-true",
-        max_epochs=1,
-        enable_checkpointing=False,
-        logger=list(loggers),
-        callbacks=[
+    quiet()
+    children = distributed.are_children(strategy)
+    signals = (signal.SIGTERM,) if children else (signal.SIGTERM, signal.SIGINT)
+    settings: dict[str, Any] = {
+        "accelerator": "gpu" if accelerator == "cuda" else "cpu",
+        "precision": "bf16-mixed" if precision == "bf16" else "32-true",
+        "max_epochs": 1,
+        "enable_checkpointing": False,
+        "logger": list(loggers),
+        "callbacks": [
             throughput,
-            Checkpoints(folder, every=checkpoint_every, validate_every=interval),
+            Checkpoints(folder, every=checkpoint_every, validate_every=interval, signals=signals),
         ],
-        val_check_interval=interval if total else None,
-        num_sanity_val_steps=0,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-        use_distributed_sampler=False,
-        log_every_n_steps=10**9,
-    )
-    start = time.perf_counter()
-    if total:
-        trainer.fit(module, datamodule=data, ckpt_path=resume_from and str(resume_from[0]))
+        "val_check_interval": interval if total else None,
+        "num_sanity_val_steps": 0,
+        "enable_progress_bar": False,
+        "enable_model_summary": False,
+        "use_distributed_sampler": False,
+        "log_every_n_steps": 10**9,
+    }
+    trainer = pl.Trainer(devices=1, **settings)
+    start, rate = time.perf_counter(), None
+    checkpoint = resume_from and str(resume_from[0])
+    if total and strategy is None:
+        trainer.fit(module, datamodule=data, ckpt_path=checkpoint)
+    if total and strategy is not None:
+        rate = distributed.fit(
+            module, data, settings, strategy=strategy, devices=devices, checkpoint=checkpoint,
+            newest=functools.partial(newest_checkpoint, folder), quiet=quiet,
+        )  # fmt: skip
     seconds = time.perf_counter() - start
-    if module.validated_at != total:
+    if module.validated_at != total:  # on one device in any case
         trainer.validate(module, datamodule=data, verbose=False)
     return PretrainingResult(
         metrics={k: v for k, v in module.validation_metrics.items() if k != "tokens"},
@@ -112,5 +124,14 @@ def pretrain(
         masking={**module.counts.shares(), **module.counts.histograms()},
         resumed_from=resume_from[1] if resume_from else None,
         seconds=seconds,
-        tokens_per_second=throughput.rate(module.tokens),
+        tokens_per_second=rate or throughput.rate(module.tokens),
     )
+
+
+def quiet() -> None:
+    """Filter what Lightning says that does not hold here; for this process."""
+    for pattern in _NOISE:
+        warnings.filterwarnings("ignore", pattern)
+    for name in ("pytorch_lightning", "lightning_fabric"):
+        logging.getLogger(name).setLevel(logging.WARNING)
+    logging.getLogger("torch.multiprocessing.spawn").setLevel(logging.ERROR)  # who stops whom

@@ -21,7 +21,11 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def show(options: Options) -> None:
     """Write the report and say where it is."""
-    folder = _of_runs(options) if _is_runs(options.what) else _of_study(options)
+    first = options.what[0]
+    if len(options.what) == 1 and first.startswith("sweep:"):
+        folder = _of_sweep(options, first.removeprefix("sweep:"))
+    else:
+        folder = _of_runs(options) if _is_runs(options.what) else _of_study(options)
     print(f"written: {folder / 'README.md'}, report.html and the files beside them")
 
 
@@ -35,6 +39,17 @@ def _is_runs(what: Sequence[str]) -> bool:
     return len(what) > 1 or re.search(r"[*?\[]", first) is not None or Path(first).is_dir()
 
 
+def _of_sweep(options: Options, name: str) -> Path:
+    from ablate.sweep.report import report_sweep
+
+    for option in ("scale", "rule", "baseline", "name"):
+        if getattr(options, option) is not None:
+            raise ValueError(f"--{option} has no place in a sweep's report; leave it out")
+    if options.publish:
+        raise ValueError("--publish belongs to a study; leave it out for a sweep")
+    return report_sweep(name, options)
+
+
 def _of_runs(options: Options) -> Path:
     from ablate.report.build import write
     from ablate.report.plain import plain_result, run_folders, runs_dir_of
@@ -43,6 +58,8 @@ def _of_runs(options: Options) -> Path:
         if getattr(options, name) is not None:
             flag = f"--{name.replace('_', '-')}"
             raise ValueError(f"{flag} belongs to a study; leave it out for folders of runs")
+    if options.publish:
+        raise ValueError("--publish belongs to a study; leave it out for folders of runs")
     if options.overrides:
         raise ValueError(f"{options.overrides[0]} has no effect on runs that there are")
     runs = run_folders(options.what)
@@ -56,6 +73,7 @@ def _of_study(options: Options) -> Path:
     import dataclasses
 
     from ablate.report.build import write
+    from ablate.report.publish import blocks_of_wandb, publish
     from ablate.report.rules import by_rule
     from ablate.study.collect import collect
     from ablate.study.guard import compose_arms
@@ -68,9 +86,12 @@ def _of_study(options: Options) -> Path:
                 f"--{name} belongs to plain runs; a study's file says it. Type {PROGRAM} "
                 f"{options.what[0]}"
             )
+    if options.publish:  # said before the work and not after it
+        blocks_of_wandb()
     study = open_study(options.what[0], options.scale)
     composed = compose_arms(study, options.overrides)
-    paths = composed[study.baseline].settings.paths
+    settings = composed[study.baseline].settings
+    paths = settings.paths
     runs_dir = options.runs_dir or Path(paths.runs_dir)
     folder = StudyFolder(runs_dir, study)
     result = collect(study, composed, folder, extra=options.overrides)
@@ -78,7 +99,11 @@ def _of_study(options: Options) -> Path:
     if options.rule is not None:
         result = by_rule(result, folder, options.rule)
     reports_dir = options.reports_dir or Path(paths.reports_dir)
-    return write(result, reports_dir, runs_dir, rule=options.rule)
+    written = write(result, reports_dir, runs_dir, rule=options.rule)
+    if options.publish:
+        address = publish(result, written, tracking=settings.tracking, rule=options.rule)
+        print(f"published: {address}")
+    return written
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ from ablate.report.markdown import markdown
 from ablate.report.sections import report_of
 from ablate.report.verdicts import main_table
 from ablate.study.collect import StudyResult
+from ablate.study.examples import intervals
 from ablate.tracking.record import write_atomically
 
 
@@ -30,7 +31,8 @@ def write(
     """Write the report and the index of all; returns the report's folder.
 
     Args:
-        runs_dir: holds `single/<run>/metrics.jsonl`; without it no learning curves are drawn.
+        runs_dir: holds the folders `single/<run>`; without it no learning curves are drawn and no
+            examples are resampled.
         rule: of averages, where it is not the declared one; part of the folder's name.
 
     Raises:
@@ -47,7 +49,8 @@ def write(
             "type --reports-dir DIR"
         ) from None
     figures, drawings, absent = _figures(result, runs_dir)
-    report = report_of(result, figures, absent, rule)
+    bootstraps = None if runs_dir is None else intervals(result, runs_dir)
+    report = report_of(result, figures, absent, rule, bootstraps)
     for old in (folder / "figures").glob("*.svg"):
         if old.stem not in drawings:
             old.unlink()
@@ -57,7 +60,7 @@ def write(
         "README.md": markdown(report),
         "report.html": page(report, drawings),
         "results.csv": files.results_csv(result),
-        "verdicts.json": files.verdicts_json(result),
+        "verdicts.json": files.verdicts_json(result, bootstraps),
         "metadata.json": files.metadata_json(result, rule),
         "table.tex": files.table_tex(result, main_table(result)),
     }

@@ -6,11 +6,13 @@ import csv
 import dataclasses
 import io
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from ablate.report import wording
 from ablate.report.content import Table
 from ablate.study.collect import StudyResult
+from ablate.study.examples import Interval
 
 RESULT_COLUMNS = ("arm", "seed", "score", "value", "status", "run")
 _LATEX = {
@@ -37,18 +39,24 @@ def results_csv(result: StudyResult) -> str:
     return text.getvalue()
 
 
-def verdicts_json(result: StudyResult) -> str:
-    """{arm: decision, with the means and the published direction}."""
+def verdicts_json(
+    result: StudyResult, bootstraps: Mapping[str, Interval | str] | None = None
+) -> str:
+    """{arm: decision, with the means, the published direction and the bootstrap's interval}."""
     found = {}
     for name, decision in result.decisions.items():
         baseline = result.study.baseline
         expected = result.study.expected.get(name)
+        resampled = (bootstraps or {}).get(name)
+        known = resampled if isinstance(resampled, Interval) else None
         found[name] = {
             **dataclasses.asdict(decision),
             "metric": result.study.primary,
             "baseline": baseline,
             "arm_mean": wording.mean_at(result, name, decision.seeds),
             "baseline_mean": wording.mean_at(result, baseline, decision.seeds),
+            "bootstrap_low": None if known is None else known.low,
+            "bootstrap_high": None if known is None else known.high,
             "expected": None if expected is None else dataclasses.asdict(expected),
             "exploratory": wording.is_exploratory(result),
         }

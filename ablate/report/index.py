@@ -12,6 +12,10 @@ from ablate.tracking.record import read_json, write_atomically
 
 BEGIN, END = "<!-- studies: written by ablate.report -->", "<!-- end of studies -->"
 _FIRST = "# Reports\n\n`LOG.md` holds measurements made while building, negative ones included.\n\n"
+_HEAD = (
+    "One line a study, the newest lock first. A verdict compares an arm with the study's baseline "
+    "on its primary metric; n counts pairs of pretraining seeds.\n\n"
+)
 _NONE_YET = "No study has been run yet. "  # as the page began
 
 
@@ -20,7 +24,7 @@ def write_index(reports_dir: Path) -> Path:
     path = reports_dir / "README.md"
     text = path.read_text(encoding="utf-8") if path.exists() else _FIRST
     text = text.replace(_NONE_YET, "")
-    block = f"{BEGIN}\n\n{_studies(reports_dir)}\n{END}"
+    block = f"{BEGIN}\n\n{_HEAD}{_studies(reports_dir)}\n{END}"
     if BEGIN in text and END in text.split(BEGIN, 1)[1]:
         before, rest = text.split(BEGIN, 1)
         text = before + block + rest.split(END, 1)[1]
@@ -40,11 +44,17 @@ def _studies(reports_dir: Path) -> str:
     found.sort(key=lambda pair: pair[1].get("locked") or "", reverse=True)
     lines = ["| study | locked | question | verdicts |", "| --- | --- | --- | --- |"]
     lines += [
-        f"| [{escape(study['title'])}]({folder}/README.md) | {study.get('locked') or '–'} | "
+        f"| {_links(reports_dir, folder, study)} | {study.get('locked') or '–'} | "
         f"{escape(study.get('question') or '')} | {escape(_verdicts(study))} |"
         for folder, study in found
     ]
     return "\n".join(lines) + "\n"
+
+
+def _links(reports_dir: Path, folder: str, study: Mapping[str, Any]) -> str:
+    link = f"[{escape(study['title'])}]({folder}/README.md)"
+    again = f"{folder}/repetitions.md"
+    return f"{link} ([repetitions]({again}))" if (reports_dir / again).exists() else link
 
 
 def _verdicts(study: Mapping[str, Any]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from ablate.report.content import Block, Bullets, Code, Figure, Paragraph, Report, Table
 
@@ -19,15 +20,19 @@ def escape(text: str) -> str:
     return re.sub(r"^([#+-]|\d+[.)])(?=\s)", r"\\\1", text)
 
 
-def markdown(report: Report) -> str:
-    """The whole file."""
+BESIDE = ("results.csv", "verdicts.json", "table.tex")  # a study's other files
+
+
+def markdown(report: Report, *, beside: Sequence[str] = BESIDE) -> str:
+    """The whole file; `beside` are files that it links to."""
     parts = [f"# {escape(report.title)}"]
     for section in report.sections:
         parts.append(f"## {escape(section.heading)}")
         parts += map(_block, section.blocks)
     parts.append(
         "Also here: [report.html](report.html) (one page with everything, also for phones), "
-        "[results.csv](results.csv), [verdicts.json](verdicts.json), [table.tex](table.tex)."
+        + ", ".join(f"[{name}]({name})" for name in beside)
+        + "."
     )
     return "\n\n".join(parts) + "\n"
 

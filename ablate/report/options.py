@@ -14,6 +14,8 @@ Examples:
   {PROGRAM} replacement_rule
   {PROGRAM} replacement_rule --scale paper --runs-dir /data/runs
   {PROGRAM} nsp --rule electra8
+  {PROGRAM} nsp --publish
+  {PROGRAM} sweep:mask_rate
   {PROGRAM} 'runs/single/*' --baseline default --metric glue/mean8
 """
 
@@ -30,6 +32,7 @@ class Options:
     baseline: str | None = None
     metric: str | None = None
     name: str | None = None
+    publish: bool = False
     overrides: list[str] = field(default_factory=list)
 
 
@@ -64,6 +67,10 @@ def parse(argv: Sequence[str]) -> Options:
     parser.add_argument("--baseline", metavar="ARM", help="of plain runs (default: the first)")
     parser.add_argument("--metric", metavar="SCORE", help="of plain runs")
     parser.add_argument("--name", help="of the report of plain runs")
+    parser.add_argument(
+        "--publish", action="store_true",
+        help="also make a report on W&B (a new one each time; pip install 'ablate[publish]')",
+    )  # fmt: skip
     known = parser.parse_args(list(argv))
     words = known.what
     known.what = [word for word in words if "=" not in word or Path(word).exists()]

@@ -14,6 +14,7 @@ from ablate.report.content import Block, Bullets, Cell, Code, Figure, Paragraph,
 from ablate.report.drawing import BAND, EDGE, FAINT, INK, PAPER, PHONE_POINTS
 from ablate.report.style import SCRIPT, STYLE
 
+_LONG_NAME = 28  # signs; a longer one is broken
 _VARIABLES = {INK: "--ink", FAINT: "--faint", EDGE: "--edge", PAPER: "--paper", BAND: "--band"}
 
 
@@ -75,7 +76,9 @@ def _table(table: Table, heading: str) -> str:
 def _cell(cell: Cell, is_text: bool, is_head: bool) -> str:
     text = escape(cell.text)
     if is_head:
-        return f'<th scope="row">{text}</th>'
+        long = ' class="long"' if len(cell.text) > _LONG_NAME else ""
+        text = re.sub("([_-])", r"\1<wbr>", text)  # where a narrow page may break a name
+        return f'<th scope="row"{long}>{text}</th>'
     if cell.kind:
         return f'<td class="kind {escape(cell.kind)}">{text}</td>'
     if not is_text:
@@ -93,6 +96,15 @@ def _figure(figure: Figure, drawing: str) -> str:
         f"<figure{wide}>\n<figcaption><b>{escape(figure.title)}.</b> {escape(figure.caption)}"
         f'</figcaption>\n<div class="plot">{inlined(drawing, figure.name, figure.title)}</div>\n'
         "</figure>"
+    )
+
+
+def alone(drawing: str, name: str, title: str) -> str:
+    """An SVG file as a small page of its own, in the page's colours."""
+    return (
+        f'<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        f"<title>{escape(title)}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n"
+        f'<div class="plot">{inlined(drawing, name, title)}</div>\n</body>\n</html>\n'
     )
 
 

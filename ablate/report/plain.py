@@ -169,17 +169,21 @@ def _overrides(runs: Sequence[Path], arm: str) -> list[str]:
 
 
 def _settings(runs: Sequence[Path], arm: str) -> dict[str, Any]:
-    """What the config.yaml of an arm's first run says; empty where it is not readable any more."""
+    """What the config.yaml of an arm's first run says; empty where it is not readable any more.
+
+    It is not checked again: it has run, and a check of some encoders loads torch.
+    """
     from omegaconf import OmegaConf
     from omegaconf.errors import OmegaConfBaseException
 
-    from ablate.config.compose import settings_from
+    from ablate.config.schema import Settings
 
     for path in runs:
         file = path / "config.yaml"
         if read_json(path / "record.json")["arm"] == arm and file.is_file():
             try:
-                found = flat(settings_from(OmegaConf.load(file)))  # type: ignore[arg-type]
+                merged = OmegaConf.merge(OmegaConf.structured(Settings), OmegaConf.load(file))
+                found = flat(OmegaConf.to_object(merged))  # type: ignore[arg-type]
             except (ValueError, OSError, OmegaConfBaseException):
                 return {}
             found.pop("seed", None)

@@ -2,31 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from ablate.report import conduct, wording
+from ablate.report import conduct, tuning, wording
+from ablate.report.bootstrap import HEADING, bootstrap
 from ablate.report.content import Block, Bullets, Cell, Figure, Paragraph, Report, Section, Table
+from ablate.report.effects import factor_effects
 from ablate.report.verdicts import alpha, main_table, verdict_lines
 from ablate.study import stats
 from ablate.study.collect import StudyResult
 from ablate.study.design import NULL_PREFIX
+from ablate.study.examples import Interval
 
 
 def report_of(
-    result: StudyResult, figures: Sequence[Figure], absent: Sequence[str], rule: str | None = None
+    result: StudyResult,
+    figures: Sequence[Figure],
+    absent: Sequence[str],
+    rule: str | None = None,
+    bootstraps: Mapping[str, Interval | str] | None = None,
 ) -> Report:
     """All sections in order; `absent` says why a figure could not be drawn."""
     sections = [
         Section("Question", [Paragraph(result.study.question or "(none was written down)")]),
         Section("Verdict", _verdict(result)),
         Section("Arms", _arms(result)),
+        Section("Effects of the factors", factor_effects(result)),
         Section("Figures", [*figures, *([Bullets(absent)] if absent else [])]),
         Section("Gates that failed", _gates(result)),
         Section("Noise floor", _noise(result)),
         Section("What pairing bought", _pairing(result)),
+        Section(HEADING, bootstrap(result, bootstraps)),
         Section("Looks and corrections", _looks(result)),
         Section("What each arm moved, and what followed from it", conduct.moved(result)),
         Section("What was held fixed", conduct.held_fixed(result)),
+        Section("How settings were tuned", tuning.blocks(result)),
         Section("Secondary metrics", _secondary(result)),
         Section("Caveats", conduct.caveats(result)),
         Section("Failures and missing runs", conduct.failures(result)),

@@ -115,7 +115,9 @@ def prepare(given: Settings, overrides: Sequence[str] = ()) -> Arm:
     machine.keep_freed_memory()
     os.environ.setdefault("TOKENIZERS_PARALLELISM", "true")
     threads = machine.resolve_threads(
-        settings.trainer.threads, hidden_size=settings.size.hidden_size
+        settings.trainer.threads,
+        hidden_size=settings.size.hidden_size,
+        devices=settings.trainer.devices,
     )
     settings.trainer.threads = threads
     machine.set_threads(threads)
@@ -126,6 +128,12 @@ def prepare(given: Settings, overrides: Sequence[str] = ()) -> Arm:
     device = machine.resolve_device(settings.trainer.accelerator)
     precision = machine.resolve_precision(
         settings.trainer.precision, device=device, hidden_size=settings.size.hidden_size
+    )
+    strategy = machine.resolve_strategy(
+        settings.trainer.strategy,
+        device=device,
+        devices=settings.trainer.devices,
+        threads=threads,
     )
     dtype = torch.bfloat16 if precision == "bf16" else torch.float32
     backend = resolve_backend(settings, device, dtype)
@@ -162,6 +170,8 @@ def prepare(given: Settings, overrides: Sequence[str] = ()) -> Arm:
     training = corpus.counts["documents"] - corpus.counts["validation_documents"]
     check_partners(settings.input_format.name, training, settings.input_format.pairing)
     facts = {**facts, "backend_reason": backend.reason}
+    if strategy is not None:  # how ranks are started changes no number; how many is in the identity
+        facts |= {"world_size": settings.trainer.devices, "strategy": strategy}
     if settings.encoder.kind != "hf" and window_hides_nothing(settings):
         facts["window"] = (
             f"encoder.local_attention={settings.encoder.local_attention} hides nothing in rows of "

@@ -21,19 +21,24 @@ from typing import Any
 from ablate.config.fingerprint import fingerprint, run_identity
 from ablate.config.schema import Settings
 from ablate.evaluation.measurement import Measurement
+from ablate.pretraining import machine
 from ablate.pretraining.interrupted import Interrupted
 from ablate.run.arm import Arm, make_folder, prepare
 from ablate.run.measurements import finetune_arguments, measurements
-from ablate.run.stages import baselines, evaluate_stage, pretrain_stage
+from ablate.run.shown import masked_rows, score_table
+from ablate.run.stages import baselines, evaluate_stage, follow, pretrain_stage
 from ablate.tracking.loggers import Mirror, resolve_mode
+from ablate.tracking.other_loggers import CsvTracker, TensorBoardTracker, check_installed
 from ablate.tracking.provenance import provenance
 from ablate.tracking.record import RunFolder, locked, write_atomically
 from ablate.tracking.summary import print_plan, print_summary
+from ablate.tracking.tracker import Tracker, guarded
 
 _NOT_IN_NAMES = (
     "arm=", "seed=", "force=", "paths.", "tracking", "hydra", "trainer.progress_bar", "corpus.path",
     "evaluation",
 )  # fmt: skip
+_KEPT = (".safetensors", ".json", ".yaml")  # of a pretraining, in an artifact
 
 
 def run(given: Settings, *, overrides: Sequence[str] = (), quiet: bool = False) -> dict[str, Any]:
@@ -48,6 +53,10 @@ def run(given: Settings, *, overrides: Sequence[str] = (), quiet: bool = False) 
     """
     arm = prepare(given, overrides)
     settings = arm.settings
+    if machine.is_follower():
+        follow(arm, Path(settings.paths.runs_dir) / "pretrained" / arm.pretraining)
+        raise SystemExit(0)
+    check_installed(settings.tracking.kind)
     finetune_arguments(settings, arm.machine["precision"])
     wanted = measurements(settings, arm.cache, arm.corpus)
     hashes = {measurement.name: measurement.hash() for measurement in wanted}
@@ -109,9 +118,9 @@ def _run(
         provenance=provenance(),
     )
     write_config(folder.path, settings)
-    mirror = open_mirror(arm, folder, mark if attempt == 0 else f"{mark}-{attempt + 1}")
-    code = 1
+    mirror, code = None, 1
     try:
+        mirror = open_mirror(arm, folder, mark if attempt == 0 else f"{mark}-{attempt + 1}")
         if not quiet:
             print_plan(arm.machine, name=name, seed=settings.seed, folder=folder.path)
         pretrained = Path(settings.paths.runs_dir) / "pretrained" / arm.pretraining
@@ -119,6 +128,8 @@ def _run(
         shutil.copyfile(trained.metrics.path, folder.metrics.path)
         results = evaluate_stage(arm, model, wanted, folder, pretrained / "fits")
         record_results(folder, trained, results, baselines(arm))
+        if mirror is not None:
+            show(mirror, arm, folder, pretrained)
         code = 0
     except KeyboardInterrupt:
         code = 130
@@ -179,14 +190,18 @@ def write_config(path: Path, settings: Settings) -> None:
     )
 
 
-def open_mirror(arm: Arm, folder: RunFolder, run_id: str) -> Mirror | None:
-    """The W&B run of this record; None where tracking is off."""
+def open_mirror(arm: Arm, folder: RunFolder, run_id: str) -> Tracker | None:
+    """What shows this record elsewhere; None where tracking is off. A W&B run is recorded."""
     tracking = arm.settings.tracking
+    if tracking.kind == "csv":
+        return CsvTracker(folder.path)
+    if tracking.kind == "tensorboard":
+        return TensorBoardTracker(folder.path)
     mode = resolve_mode(tracking.mode)
     if tracking.kind == "none" or mode == "disabled":
         return None
     settings = arm.settings
-    return Mirror(
+    mirror = Mirror(
         mode=mode,
         project=tracking.project,
         entity=tracking.entity,
@@ -204,7 +219,22 @@ def open_mirror(arm: Arm, folder: RunFolder, run_id: str) -> Mirror | None:
             "mask_rate": settings.masking.mask_rate,
             "fingerprint": folder.record["fingerprint"],
         },
+        timeout=tracking.timeout,
     )
+    shown = {"id": mirror.run_id, "sweep": mirror.sweep, "mode": mirror.mode}
+    others = [run for run in folder.record.get("wandb", []) if run["id"] != shown["id"]]
+    folder.update(wandb=[*others, shown])
+    return mirror
+
+
+def show(mirror: Tracker, arm: Arm, folder: RunFolder, pretrained: Path | None) -> None:
+    """What a tracker has beside curves and final values; weights where they are asked for."""
+    with guarded("the run's record is whole"):
+        scores = score_table(folder.record)
+        mirror.tables({"scores": scores, "masked_rows": masked_rows(arm)})
+    if arm.settings.tracking.log_checkpoint and pretrained is not None:
+        files = sorted(file for file in pretrained.iterdir() if file.suffix in _KEPT)
+        mirror.keep_files(files, name=f"model-{folder.record['fingerprint']}")
 
 
 def replay(arm: Arm, folder: RunFolder, run_id: str) -> None:
@@ -214,5 +244,6 @@ def replay(arm: Arm, folder: RunFolder, run_id: str) -> None:
     mirror = open_mirror(arm, folder, run_id)
     if mirror is not None:
         mirror.replay(folder.metrics.rows())
+        show(mirror, arm, folder, None)
         mirror.summary({**folder.record["scores"], "status": "complete"})
         mirror.finish(0)

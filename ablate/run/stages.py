@@ -6,12 +6,14 @@ evaluation share it; its weights are kept, its checkpoints go when it is complet
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import os
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ablate.evaluation.measurement import Measurement
 from ablate.inputs.pairs import loss_name
@@ -21,19 +23,22 @@ from ablate.run.checks import check_rows
 from ablate.run.measurements import devices, finetune_arguments, protocol_plan
 from ablate.run.models import build_model, check_attention, encoder_facts
 from ablate.run.progress import TaskLines
-from ablate.tracking.loggers import Mirror
 from ablate.tracking.record import MetricsFile, RunFolder, locked
+from ablate.tracking.tracker import Tracker
+
+if TYPE_CHECKING:
+    from ablate.pretraining.pretrain import PretrainingResult
 
 _NGRAM_TOKENS = 20_000_000  # of training text behind the counting baselines
 
 
-def pretrain_stage(arm: Arm, path: Path, mirror: Mirror | None) -> tuple[Any, RunFolder]:
+def pretrain_stage(arm: Arm, path: Path, mirror: Tracker | None) -> tuple[Any, RunFolder]:
     """The trained model and its folder: loaded where finished, continued where begun."""
     with locked(path):
         return _pretrain(arm, path, mirror)
 
 
-def _pretrain(arm: Arm, path: Path, mirror: Mirror | None) -> tuple[Any, RunFolder]:
+def _pretrain(arm: Arm, path: Path, mirror: Tracker | None) -> tuple[Any, RunFolder]:
     from safetensors import SafetensorError
     from safetensors.torch import load_file, save_file
 
@@ -67,52 +72,26 @@ def _pretrain(arm: Arm, path: Path, mirror: Mirror | None) -> tuple[Any, RunFold
     return model, folder
 
 
-def _train(arm: Arm, model: Any, folder: RunFolder, mirror: Mirror | None) -> dict[str, Any]:
+def _train(arm: Arm, model: Any, folder: RunFolder, mirror: Tracker | None) -> dict[str, Any]:
     """Self-test, fit, facts for the record."""
     from ablate.encoder.initialization import num_parameters
-    from ablate.pretraining.callbacks import newest_checkpoint
-    from ablate.pretraining.module import PretrainingModule
+    from ablate.pretraining.distributed import are_children
     from ablate.pretraining.optimizers import group_sizes
-    from ablate.pretraining.pretrain import pretrain
     from ablate.tracking.lightning import RecordLogger
 
     settings = arm.settings
     check_attention(arm)
     data = arm.data
     check_rows(settings, data)
-    module = PretrainingModule(
-        model,
-        **{k: v for k, v in vars(settings.optimizer).items() if k != "name"},
-        schedule=settings.schedule.name,
-        warmup_fraction=settings.schedule.warmup_fraction,
-        final_fraction=settings.schedule.final_fraction,
-        seed=settings.seed,
-        log_every=settings.trainer.log_every,
-        validation_names=data.validation_names,
-        bytes_per_token=data.validation_bytes_per_token,
-        pair_loss=loss_name(nsp=settings.nsp, sop=settings.sop),
-        pairing=settings.input_format.pairing,
-        objective=settings.objective.name,
-    )
-    checkpoints = folder.path / "checkpoints"
-    newest = newest_checkpoint(checkpoints)
+    newest, fit = _fit_of(arm, model, folder.path / "checkpoints")
     resumed_from = newest[1] if newest else 0
     forget_after(folder.metrics, resumed_from, total=len(data.steps))
     if resumed_from and mirror is not None:
         mirror.replay(folder.metrics.rows())
-    result = pretrain(
-        module,
-        data,
-        folder=checkpoints,
-        resume_from=newest,
-        loggers=[RecordLogger(folder.metrics, mirror)],
-        accelerator=arm.machine["device"],
-        devices=settings.trainer.devices,
-        precision=arm.machine["precision"],
-        num_validations=settings.trainer.num_validations,
-        checkpoint_every=settings.trainer.checkpoint_every,
-        show_progress=settings.trainer.progress_bar,
-    )
+    logger = RecordLogger(folder.metrics, mirror)
+    elsewhere = are_children(arm.machine.get("strategy"))
+    with logger.following() if elsewhere else contextlib.nullcontext():
+        result = fit(loggers=[logger])
     model.cpu()
     clocks = dict(result.clocks)
     seconds = clocks.pop("seconds")
@@ -143,6 +122,57 @@ def _train(arm: Arm, model: Any, folder: RunFolder, mirror: Mirror | None) -> di
             "resumed_from_step": result.resumed_from,
         },
     }
+
+
+def _fit_of(
+    arm: Arm, model: Any, checkpoints: Path
+) -> tuple[tuple[Path, int] | None, Callable[..., PretrainingResult]]:
+    """(the checkpoint to continue from, the fit; call it with `loggers`)."""
+    from ablate.pretraining.callbacks import newest_checkpoint
+    from ablate.pretraining.module import PretrainingModule
+    from ablate.pretraining.pretrain import pretrain
+
+    settings, data = arm.settings, arm.data
+    module = PretrainingModule(
+        model,
+        **{k: v for k, v in vars(settings.optimizer).items() if k != "name"},
+        schedule=settings.schedule.name,
+        warmup_fraction=settings.schedule.warmup_fraction,
+        final_fraction=settings.schedule.final_fraction,
+        seed=settings.seed,
+        log_every=settings.trainer.log_every,
+        validation_names=data.validation_names,
+        bytes_per_token=data.validation_bytes_per_token,
+        pair_loss=loss_name(nsp=settings.nsp, sop=settings.sop),
+        pairing=settings.input_format.pairing,
+        objective=settings.objective.name,
+    )
+    newest = newest_checkpoint(checkpoints)
+    return newest, functools.partial(
+        pretrain,
+        module,
+        data,
+        folder=checkpoints,
+        resume_from=newest,
+        accelerator=arm.machine["device"],
+        devices=settings.trainer.devices,
+        precision=arm.machine["precision"],
+        num_validations=settings.trainer.num_validations,
+        checkpoint_every=settings.trainer.checkpoint_every,
+        show_progress=settings.trainer.progress_bar,
+        strategy=arm.machine.get("strategy"),
+    )
+
+
+def follow(arm: Arm, path: Path) -> None:
+    """This process's part of the fit that rank 0 of `ddp` does under `path`, and nothing else.
+
+    Rank 0 holds the locks, writes everything and does what follows the fit.
+    """
+    from ablate.pretraining.interrupted import Interrupted
+
+    with contextlib.suppress(Interrupted):  # said and recorded by rank 0
+        _fit_of(arm, build_model(arm), path / "checkpoints")[1](loggers=[])
 
 
 def forget_after(metrics: MetricsFile, step: int, *, total: int) -> None:

@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from ablate.study import stats
+from ablate.study import stats, tuning
 from ablate.study.design import Gate, Study
-from ablate.study.guard import Composed, consequences
+from ablate.study.guard import Composed, compose_arms, consequences
 from ablate.study.states import State, StudyFolder
 from ablate.study.verdict import ArmScores, Decision, decide
 
@@ -47,6 +47,7 @@ class StudyResult:
     floor: float
     locked: str | None = None
     secondary: Mapping[str, Mapping[str, stats.Paired]] = field(default_factory=dict)
+    tuning: Mapping[str, tuning.Tuned] = field(default_factory=dict)  # of no run that is in `arms`
 
     @property
     def baseline(self) -> ArmResult:
@@ -70,7 +71,15 @@ def collect(
     seeds: Mapping[str, Sequence[int]] | None = None,
     extra: Sequence[str] = (),
 ) -> StudyResult:
-    """Read every run of a study and decide, as of now."""
+    """Read every run of a study and decide, as of now.
+
+    Raises:
+        ValueError: a seed that arms are tuned on is among those of the study's runs.
+    """
+    tuning.refuse_reported(study, folder)
+    tuned = tuning.applied(study, folder)
+    if tuned != study:
+        study, composed = tuned, compose_arms(tuned, extra)
     asked = seeds or {arm: folder.seeds() or list(study.seeds) for arm in study.arms}
     found = {arm: _read(arm, folder, asked[arm]) for arm in study.arms}
     first = found[study.baseline][1]
@@ -128,6 +137,7 @@ def decided(study: Study, arms: Mapping[str, ArmResult], folder: StudyFolder) ->
         floor,
         None if lock is None else lock["locked"],
         {name: _others(study, arm, arms[study.baseline]) for name, arm in arms.items()},
+        {} if study.tune is None else tuning.kept(folder),
     )
 
 

@@ -1,14 +1,14 @@
 """A study's file -> `Study`: question, baseline, arms that are lists of overrides, decision rule.
 
 Nothing of an arm is said but its overrides, and what it may differ in from the baseline: the guard
-(`study.guard`) refuses any other difference. Designs generate arms from factors: `leave_one_out`
-takes one factor after another from the arm that has them all, `add_one` adds each to the baseline,
-`cumulative` walks from the baseline adding one a step, `factorial` crosses their levels.
+(`study.guard`) refuses any other difference. Arms may be made from factors (`study.designs`), and
+each may be given the best of a grid of settings first (`study.tuning`).
 """
 
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -16,9 +16,10 @@ from typing import Any
 
 import yaml
 
-DESIGNS = ("arms", "leave_one_out", "add_one", "cumulative", "factorial")
+from ablate.study.designs import arms_of, key_of, strings
+from ablate.study.designs import merged as merged
+
 NULL_PREFIX = "null_"  # arms that must not be called
-_NAME = "a name of letters, digits, '_', '-' and '.'"
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,23 @@ class Gate:
     above: float | str
     why: str
     arms: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Tune:
+    """Every arm is run at every point of `grid` on `seeds`, which no table ever shows; it keeps the
+    point whose mean `metric` is best. Values are texts, as overrides have them."""
+
+    grid: Mapping[str, tuple[str, ...]]  # setting -> values
+    seeds: tuple[int, ...]
+    metric: str
+    higher_is_better: bool
+
+    @property
+    def points(self) -> list[tuple[str, ...]]:
+        """Overrides of every point, the last setting moving fastest."""
+        axes = [[f"{key}={value}" for value in values] for key, values in self.grid.items()]
+        return list(itertools.product(*axes))
 
 
 @dataclass(frozen=True)
@@ -71,6 +89,7 @@ class Study:
     scale: str = ""
     design: str = "arms"
     levels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # arm -> factor -> level
+    tune: Tune | None = None
 
     def overrides(self, arm: str, extra: Sequence[str] = ()) -> list[str]:
         """Of one arm: the study's common ones, those of the command line, then the arm's."""
@@ -80,19 +99,6 @@ class Study:
     def treatments(self) -> list[str]:
         """Arms that are compared with the baseline."""
         return [name for name in self.arms if name != self.baseline]
-
-
-def merged(first: Sequence[str], then: Sequence[str]) -> list[str]:
-    """Overrides in order, a later one in place of an earlier one of the same name."""
-    found: dict[str, str] = {}
-    for override in [*first, *then]:
-        found.pop(_key(override), None)
-        found[_key(override)] = override
-    return list(found.values())
-
-
-def _key(override: str) -> str:
-    return override.partition("=")[0].lstrip("+~")
 
 
 def load(file: Path, *, scale: str | None = None) -> Study:
@@ -136,26 +142,27 @@ def from_dict(values: Mapping[str, Any], *, name: str, scale: str | None = None)
             + (f"missing keys {missing}; " if missing else "")
             + f"allowed are {sorted(allowed | {'scales'})}"
         )
-    arms, levels = _arms(given)
+    arms, levels = arms_of(given)
     baseline = str(given["baseline"])
     if baseline not in arms:
         raise ValueError(f"baseline: {baseline} is no arm; the arms are {', '.join(arms)}")
     if not float(given["margin"]) > 0:
         raise ValueError(f"margin: {given['margin']} must be greater than 0, in units of primary")
+    seeds = _seeds(given["seeds"])
     return Study(
         name=name,
         question=str(given["question"]).strip(),
         baseline=baseline,
         arms=arms,
         moves=_moves(given.get("moves") or {}, arms, baseline),
-        seeds=_seeds(given["seeds"]),
+        seeds=seeds,
         primary=str(given["primary"]),
         margin=float(given["margin"]),
-        common=_strings(given.get("common") or [], "common"),
+        common=strings(given.get("common") or [], "common"),
         higher_is_better=bool(given.get("higher_is_better", True)),
-        secondary=_strings(given.get("secondary") or [], "secondary"),
+        secondary=strings(given.get("secondary") or [], "secondary"),
         gates=tuple(_gate(g) for g in given.get("gates") or []),
-        held_fixed=_strings(given.get("held_fixed") or [], "held_fixed"),
+        held_fixed=strings(given.get("held_fixed") or [], "held_fixed"),
         expected={
             str(k): _expectation(k, v, arms) for k, v in (given.get("expected") or {}).items()
         },
@@ -164,73 +171,8 @@ def from_dict(values: Mapping[str, Any], *, name: str, scale: str | None = None)
         scale=chosen,
         design=str(given.get("design", "arms")),
         levels=levels,
+        tune=None if given.get("tune") is None else _tune(given, arms, seeds),
     )
-
-
-def _arms(
-    given: Mapping[str, Any],
-) -> tuple[dict[str, tuple[str, ...]], dict[str, dict[str, str]]]:
-    """Arms as written, or made from factors; and, of a factorial, each arm's levels."""
-    design = given.get("design", "arms")
-    if design not in DESIGNS:
-        raise ValueError(f"design: {design} is unknown; allowed: {', '.join(DESIGNS)}")
-    arms = {
-        _arm_name(n): _strings(o or [], f"arms.{n}") for n, o in (given.get("arms") or {}).items()
-    }
-    factors = given.get("factors") or {}
-    if (design == "arms") == bool(factors):
-        raise ValueError(f"design: {design} {'takes no' if factors else 'needs'} factors")
-    if design == "factorial":
-        return _crossed(factors, arms)
-    base = next(iter(arms), None)
-    if factors and base is None:
-        raise ValueError("arms: give the one that the factors are added to, as `plain: []`")
-    steps = {_arm_name(n): _strings(o, f"factors.{n}") for n, o in factors.items()}
-    if design == "add_one":
-        arms |= {name: _all(arms[base], steps, [name]) for name in steps}  # type: ignore[index]
-    elif design == "leave_one_out":
-        whole = _all(arms.pop(base), steps, list(steps))  # type: ignore[arg-type]
-        arms["all"] = whole
-        for name in steps:
-            kept = [other for other in steps if other != name]
-            arms[f"without_{name}"] = _all((), steps, kept)
-        arms = {n: tuple(merged(given["arms"][base] or [], o)) for n, o in arms.items()}
-    elif design == "cumulative":
-        done: list[str] = []
-        for name in steps:
-            done.append(name)
-            arms[f"{len(done)}_{name}"] = _all(arms[base], steps, done)  # type: ignore[index]
-    return arms, {}
-
-
-def _all(
-    base: Sequence[str], steps: Mapping[str, Sequence[str]], names: Sequence[str]
-) -> tuple[str, ...]:
-    found = list(base)
-    for name in names:
-        found = merged(found, steps[name])
-    return tuple(found)
-
-
-def _crossed(
-    factors: Mapping[str, Any], arms: Mapping[str, tuple[str, ...]]
-) -> tuple[dict[str, tuple[str, ...]], dict[str, dict[str, str]]]:
-    if arms:
-        raise ValueError("arms: a factorial's arms are its factors' levels; leave arms out")
-    for factor, options in factors.items():
-        if not isinstance(options, dict) or len(options) < 2:
-            raise ValueError(f"factors.{factor}: give two or more levels, each with its overrides")
-    found: dict[str, tuple[str, ...]] = {}
-    levels: dict[str, dict[str, str]] = {}
-    for combination in itertools.product(*(list(options) for options in factors.values())):
-        name = _arm_name("-".join(map(str, combination)))
-        overrides: list[str] = []
-        for factor, level in zip(factors, combination, strict=True):
-            where = f"factors.{factor}.{level}"
-            overrides = merged(overrides, _strings(factors[factor][level] or [], where))
-        found[name] = tuple(overrides)
-        levels[name] = dict(zip(factors, map(str, combination), strict=True))
-    return found, levels
 
 
 def _moves(given: Any, arms: Mapping[str, Any], baseline: str) -> dict[str, tuple[str, ...]]:
@@ -242,9 +184,9 @@ def _moves(given: Any, arms: Mapping[str, Any], baseline: str) -> dict[str, tupl
         raise ValueError(
             f"moves names {unknown}, which are no arms; allowed: default, {', '.join(arms)}"
         )
-    default = _strings(given.get("default") or [], "moves.default")
+    default = strings(given.get("default") or [], "moves.default")
     return {
-        name: _strings(given[name], f"moves.{name}") if name in given else default
+        name: strings(given[name], f"moves.{name}") if name in given else default
         for name in arms
         if name != baseline
     }
@@ -263,7 +205,7 @@ def _gate(given: Any) -> Gate:
     above = given.get("above")
     if not isinstance(above, (int, float, str)) or not given.get("score") or not given.get("why"):
         raise ValueError(f"gates: {given} needs score, above (a number or a score's name) and why")
-    arms = _strings(given.get("arms") or [], "gates.arms")
+    arms = strings(given.get("arms") or [], "gates.arms")
     return Gate(str(given["score"]), above, str(given["why"]), arms)
 
 
@@ -279,16 +221,56 @@ def _expectation(arm: Any, given: Any, arms: Mapping[str, Any]) -> Expectation:
     return Expectation(given["sign"], str(given["source"]), str(given.get("note", "")))
 
 
-def _arm_name(name: Any) -> str:
-    text = str(name)
-    if not text or not all(c.isalnum() or c in "._-" for c in text) or not text[0].isalnum():
-        raise ValueError(f"the arm {name!r} becomes a folder's name: give {_NAME}")
-    return text
+def _tune(
+    given: Mapping[str, Any], arms: Mapping[str, Sequence[str]], seeds: Sequence[int]
+) -> Tune:
+    rule = given["tune"]
+    keys = ("grid", "seeds", "metric", "higher_is_better")
+    if not isinstance(rule, dict) or set(rule) - set(keys) or not {"grid", "seeds"} <= set(rule):
+        raise ValueError(
+            f"tune: {rule} must have grid and seeds, and may have metric and higher_is_better; for "
+            "example tune: {grid: {optimizer.learning_rate: [0.001, 0.003]}, seeds: [1000, 1001]}"
+        )
+    grid = rule["grid"]
+    if not isinstance(grid, dict) or not grid:
+        raise ValueError(f"tune.grid: {grid} must name settings, each with its values")
+    for arm, overrides in arms.items():
+        both = sorted({key_of(override) for override in overrides} & set(grid))
+        if both:
+            raise ValueError(
+                f"tune.grid: the arm {arm} itself sets {', '.join(both)}, which tuning would undo; "
+                "take it out of the arm, or out of the grid"
+            )
+    if not isinstance(rule["seeds"], list):
+        raise ValueError(f"tune.seeds: {rule['seeds']} must be a list, for example [1000, 1001]")
+    own = _seeds(rule["seeds"])
+    shared = sorted(set(own) & set(seeds))
+    if shared:
+        raise ValueError(
+            f"tune.seeds: {shared} are seeds of the study too; a choice made on a seed must not be "
+            "judged on it. Type others, for example [1000, 1001]"
+        )
+    metric = str(rule.get("metric") or given["primary"])
+    higher = rule.get("higher_is_better")
+    if higher is None and metric == given["primary"]:
+        higher = given.get("higher_is_better", True)
+    if not isinstance(higher, bool):
+        raise ValueError(
+            f"tune.higher_is_better: say true or false, as tune.metric {metric} is not the primary "
+            f"metric ({given['primary']})"
+        )
+    return Tune({str(k): _values(k, v) for k, v in grid.items()}, own, metric, higher)
 
 
-def _strings(given: Any, key: str) -> tuple[str, ...]:
-    if isinstance(given, str) or not isinstance(given, Sequence):
-        raise ValueError(f"{key}: {given!r} must be a list, for example {key}: [masking=all_mask]")
-    if not all(isinstance(item, str) for item in given):
-        raise ValueError(f"{key}: {list(given)} must hold texts; quote what YAML reads otherwise")
-    return tuple(given)
+def _values(key: Any, given: Any) -> tuple[str, ...]:
+    """Values of a grid as overrides write them."""
+    allowed = isinstance(given, list) and all(isinstance(v, (bool, int, float, str)) for v in given)
+    if not allowed or any(isinstance(v, float) and not math.isfinite(v) for v in given):
+        raise ValueError(
+            f"tune.grid.{key}: {given} must be a list of numbers, words, true or false; for "
+            "example [0.001, 0.003]"
+        )
+    found = tuple(str(v).lower() if isinstance(v, bool) else str(v) for v in given)
+    if len(set(found)) < max(len(found), 2):
+        raise ValueError(f"tune.grid.{key}: {given} must hold two or more different values")
+    return found

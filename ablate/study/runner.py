@@ -8,35 +8,24 @@ that drive one study wait for each other's runs and do none twice.
 
 from __future__ import annotations
 
+import contextlib
 import copy
-import os
-import sys
+import itertools
 import time
-import traceback
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
-from ablate.config.compose import compose_settings
-from ablate.config.failures import raised_by_us
 from ablate.config.rules import resolve
 from ablate.pretraining import machine
+from ablate.study import compute, tuning
 from ablate.study.collect import StudyResult, collect, look_of
+from ablate.study.compute import Job, is_signal, run_job, run_there
 from ablate.study.design import Study, merged
 from ablate.study.guard import Composed, check_fingerprints, compose_arms
 from ablate.study.options import Options, open_study
 from ablate.study.states import State, StudyFolder, expected_runs, settings_hash
-
-
-@dataclass(frozen=True)
-class Job:
-    """One run of a study, picklable."""
-
-    arm: str
-    seed: int
-    overrides: list[str]
-    threads: int | None  # of each worker; None = as the run itself chooses
+from ablate.tracking.record import locked
 
 
 @dataclass(frozen=True)
@@ -56,13 +45,19 @@ class Driven:
         return replace(found, changes=self.folder.changes(self.study, self.composed))
 
 
-def drive(options: Options, *, today: str, say: Callable[[str], None] = print) -> Driven:
-    """Run what a study lacks.
+def drive(
+    options: Options,
+    *,
+    today: str,
+    say: Callable[[str], None] = print,
+    study: Study | None = None,
+) -> Driven:
+    """Run what a study lacks: the one that the options name, or `study` in its place.
 
     Raises:
         ValueError: a study that is none, or that its guard refuses; nothing has run then.
     """
-    study = open_study(options.study, options.scale)
+    study = study or open_study(options.study, options.scale)
     extra = list(options.overrides)
     if options.compute == "joblib":
         extra = merged(extra, [f"trainer.threads={_threads(options.jobs)}", "evaluation.jobs=1"])
@@ -72,24 +67,57 @@ def drive(options: Options, *, today: str, say: Callable[[str], None] = print) -
     )
     runs_dir = Path(composed[study.baseline].settings.paths.runs_dir)
     folder = StudyFolder(runs_dir, study)
+    plan = tuning.prepare(study, folder, extra)
     seeds = _seeds(study, composed, folder, extra, options.more_seeds)
     folder.take_lock(study, composed, today)
-    jobs = _missing(study, composed, folder, seeds, extra, options)
-    total = sum(len(of_arm) for of_arm in seeds.values())
-    say(f"study {study.name}: {total} runs, {total - len(jobs)} of them complete")
+    untuned = _tune(plan, folder, seeds, extra, options, say)
+    if study.tune is not None:
+        study = tuning.applied(study, folder)
+        composed = compose_arms(study, extra)
+    jobs = _missing(study, composed, folder, seeds, extra)
+    jobs = [job for job in jobs if job.arm not in untuned]
+    total, lost = (sum(len(seeds[arm]) for arm in arms) for arms in (seeds, untuned))
+    say(f"study {study.name}: {total} runs, {total - lost - len(jobs)} of them complete")
     failed = _run_all(jobs, folder, options, say)
     if failed:
         say(f"{len(failed)} runs failed; each is tried once more")
         failed = _run_all(failed, folder, options, say)
-    driven = Driven(study, composed, folder, seeds, extra, len(failed))
+    driven = Driven(study, composed, folder, seeds, extra, len(failed) + lost)
     _keep_look(driven)
     return driven
 
 
+def _tune(
+    plan: tuning.Plan | None,
+    folder: StudyFolder,
+    seeds: Mapping[str, Sequence[int]],
+    extra: Sequence[str],
+    options: Options,
+    say: Callable[[str], None],
+) -> list[str]:
+    """Run what tuning lacks and choose; returns the arms that it failed for, as failed runs."""
+    if plan is None:
+        return []
+    jobs = _missing(plan.study, plan.composed, plan.folder, plan.seeds, extra)
+    total = len(plan.study.arms) * len(plan.tune.seeds)
+    say(f"tuning: {total} runs of seeds that no table shows, {total - len(jobs)} of them complete")
+    failed = _run_all(jobs, plan.folder, options, say)
+    if failed:
+        say(f"{len(failed)} runs failed; each is tried once more")
+        _run_all(failed, plan.folder, options, say)
+    found = plan.choose(folder)
+    for arm, tuned in found.items():
+        say(f"tuning: {arm}: {' '.join(tuned.overrides) or tuned.failure}")
+        for seed in seeds[arm] if tuned.failure else ():
+            folder.note(arm, seed, State("failed", None, None, tuned.failure[:300]))
+    return [arm for arm, tuned in found.items() if tuned.failure]
+
+
 def _keep_look(driven: Driven) -> None:
-    result = driven.result()
-    if result.looks > len(driven.folder.looks) and any(a.records for a in result.arms.values()):
-        driven.folder.add_look(look_of(result))
+    with locked(driven.folder.path):  # of two processes that end at once, one sees the other's
+        result = driven.result()
+        if result.looks > len(driven.folder.looks) and any(a.records for a in result.arms.values()):
+            driven.folder.add_look(look_of(result))
 
 
 def _seeds(
@@ -117,8 +145,11 @@ def _seeds(
     if not undecided:
         return seeds
     first = max(max(of_arm) for of_arm in seeds.values()) + 1
+    taken = study.tune.seeds if study.tune else ()  # a seed that arms were tuned on is skipped
+    free = (seed for seed in itertools.count(first) if seed not in taken)
+    added = list(itertools.islice(free, more))
     for arm in (study.baseline, *undecided):
-        seeds[arm] = [*seeds[arm], *range(first, first + more)]
+        seeds[arm] = [*seeds[arm], *added]
     return seeds
 
 
@@ -128,9 +159,7 @@ def _missing(
     folder: StudyFolder,
     seeds: Mapping[str, Sequence[int]],
     extra: Sequence[str],
-    options: Options,
 ) -> list[Job]:
-    threads = _threads(options.jobs) if options.compute == "joblib" else None
     group = f"tracking.group={study.name}"
     found = []
     for arm, seed in expected_runs(study, seeds):
@@ -142,7 +171,7 @@ def _missing(
         overrides = merged(study.overrides(arm, extra), [f"seed={seed}", f"arm={arm}"])
         if settings.tracking.kind == "wandb" and settings.tracking.group is None:
             overrides = merged(overrides, [group])
-        found.append(Job(arm, seed, overrides, threads))
+        found.append(Job(arm, seed, overrides))
     return found
 
 
@@ -152,58 +181,38 @@ def _run_all(
     """The jobs that failed."""
     if not jobs:
         return []
+    from ablate.run.single import stoppable
+
     began = time.monotonic()
     failed = []
-    for number, (job, state) in enumerate(_ended(jobs, options), 1):
-        folder.note(job.arm, job.seed, state)
-        if state.status != "complete":
-            failed.append(job)
-        left = (time.monotonic() - began) / number * (len(jobs) - number)
-        say(
-            f"run {number} of {len(jobs)}: {job.arm} seed {job.seed} {state.status}"
-            + (f" ({state.error})" if state.error else "")
-            + (f"; about {left / 60:.0f} min left" if number < len(jobs) else "")
-        )
+    with stoppable(), contextlib.closing(_ended(jobs, options)) as ended:
+        for number, (job, state) in enumerate(ended, 1):
+            folder.note(job.arm, job.seed, state)
+            if state.status != "complete":
+                failed.append(job)
+            left = (time.monotonic() - began) / number * (len(jobs) - number)
+            say(
+                f"run {number} of {len(jobs)}: {job.arm} seed {job.seed} {state.status}"
+                + (f" ({state.error})" if state.error else "")
+                + (f"; about {left / 60:.0f} min left" if number < len(jobs) else "")
+            )
     return failed
 
 
-def _ended(jobs: Sequence[Job], options: Options) -> Any:
-    """(job, state) as they end, here or on joblib's workers."""
-    if options.compute == "serial":
-        yield from ((job, run_job(job)) for job in jobs)
+def _ended(jobs: Sequence[Job], options: Options) -> Generator[tuple[Job, State]]:
+    """(job, state) as they end, here or on workers; a signal comes after an `interrupted` one."""
+    if options.compute != "serial":
+        threads = _threads(options.jobs)
+        yield from compute.ended(run_there, jobs, workers=options.jobs, threads=threads)
         return
-    try:
-        from joblib import Parallel, delayed
-    except ImportError:
-        raise ValueError(
-            "compute=joblib needs joblib; type pip install 'ablate[cluster]', or compute=serial"
-        ) from None
-    threads = str(_threads(options.jobs))
-    for name in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
-        os.environ[name] = threads
-    work = Parallel(n_jobs=options.jobs, backend="loky", return_as="generator_unordered")
-    yield from work(delayed(_pair)(job) for job in jobs)
-
-
-def _pair(job: Job) -> tuple[Job, State]:
-    return job, run_job(job)
-
-
-def run_job(job: Job) -> State:
-    """Run one arm at one seed; its failure is a state and no exception."""
-    from ablate.run.single import run
-
-    settings = compose_settings(job.overrides)
-    mark = settings_hash(settings)
-    try:
-        record = run(settings, overrides=job.overrides, quiet=True)
-    except Exception as error:
-        if hasattr(error, "exit_code"):  # a signal: the study stops, and goes on where it was
+    for job in jobs:
+        try:
+            state = run_job(job)
+        except BaseException as error:
+            if is_signal(error):
+                yield job, State("interrupted", error=str(error))
             raise
-        if not (isinstance(error, ValueError) and raised_by_us(error)):
-            traceback.print_exc(file=sys.stderr)
-        return State("failed", None, mark, f"{type(error).__name__}: {error}"[:300])
-    return State("complete", record["folder"], mark)
+        yield job, state
 
 
 def _threads(jobs: int) -> int:

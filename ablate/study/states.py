@@ -2,13 +2,17 @@
 
 `runs/studies/<name>[-<scale>]/lock.json` is written before the first run and never changed by a
 later one: composed arms and the decision rule. A study whose file says something else afterwards is
-labelled exploratory in its report, with what changed. `states.json` says where each run lies; the
-runs themselves are in `runs/single` and serve every study that asks for them.
+labelled exploratory in its report, with what changed. Tuned settings (`study.tuning`) are locked by
+their grid and not by the value that won. What an arm was trained on is known when its first run is
+complete: its hashes go to `data.json`, and a run on other data is a change too. `states.json` says
+where each run lies; the runs themselves are in `runs/single` and serve every study that asks for
+them.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
@@ -24,6 +28,9 @@ from ablate.tracking.record import locked, read_json, write_json
 STATES = ("complete", "running", "interrupted", "failed", "missing")
 # of a study's file, what may be told better later without deciding anything
 _PROSE = ("question", "source", "cost", "held_fixed", "expected", "seeds", "levels", "secondary")
+_DATA = ("corpus_fingerprint", "tokenizer")  # of a record's data: hashes of documents, tokenizer
+_THREADS = "trainer.threads"  # compute=joblib sets it; it is in every record, and the report says
+# where it is mixed
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,7 +72,26 @@ class StudyFolder:
         pairs = [("rule.", before["rule"], now["rule"])] + [
             (f"arms.{name}.", kept.get(name), is_now.get(name)) for name in {**kept, **is_now}
         ]
-        return [line for prefix, was, new in pairs for line in _changes(prefix, was, new)]
+        lines = [line for prefix, was, new in pairs for line in _changes(prefix, was, new)]
+        return [*lines, *self._data_changes(study)]
+
+    def _data_changes(self, study: Study) -> list[str]:
+        """Runs of an arm on other data than its first complete one."""
+        noted = read_json(self.path / "data.json") or {}
+        states = read_json(self.path / "states.json") or {}
+        lines = []
+        for arm in study.arms:
+            first = noted.get(arm)
+            for seed in sorted(map(int, states.get(arm, {}))):
+                state = self.state(arm, seed)
+                found = data_of(self.record(state)) if state.status == "complete" else {}
+                first = first or found
+                lines += [
+                    f"arms.{arm}.data.{name}: {first[name]} when first run, {value} at seed {seed}"
+                    for name, value in found.items()
+                    if first.get(name, value) != value
+                ]
+        return lines
 
     def state(self, arm: str, seed: int) -> State:
         """What became of an arm x seed, by the record of its run."""
@@ -86,11 +112,16 @@ class StudyFolder:
         return found
 
     def note(self, arm: str, seed: int, state: State) -> None:
-        """Keep a state; several processes may do so at once."""
+        """Keep a state, and what data the arm's first complete run had; several processes may do so
+        at once."""
         with locked(self.path):
             states = read_json(self.path / "states.json") or {}
             states.setdefault(arm, {})[str(seed)] = dataclasses.asdict(state)
             write_json(self.path / "states.json", states)
+            data = read_json(self.path / "data.json") or {}
+            found = data_of(self.record(state)) if state.status == "complete" else {}
+            if found and arm not in data:
+                write_json(self.path / "data.json", {**data, arm: found})
 
     def seeds(self) -> list[int]:
         """Seeds that were asked for so far, over all looks."""
@@ -108,15 +139,25 @@ class StudyFolder:
 
 
 def lock_content(study: Study, composed: Mapping[str, Composed]) -> dict[str, Any]:
-    """Composed arms and the decision rule."""
+    """Composed arms and the decision rule; of tuned settings their grid, not what was chosen."""
+    tuned = study.tune.grid if study.tune else {}
     rule = dataclasses.asdict(study)
     for name in (*_PROSE, "arms", "moves", "common", "name", "scale"):
         rule.pop(name)
     return {
         "rule": rule,
-        "arms": {arm: flat(found.settings) for arm, found in composed.items()},
+        "arms": {
+            arm: {k: v for k, v in flat(found.settings).items() if k not in tuned}
+            for arm, found in composed.items()
+        },
         "overrides": {arm: list(study.overrides(arm)) for arm in study.arms},
     }
+
+
+def data_of(record: Mapping[str, Any] | None) -> dict[str, str]:
+    """Hashes of what a run was trained on, as far as its record says them."""
+    data = (record or {}).get("data", {})
+    return {name: str(data[name]) for name in _DATA if name in data}
 
 
 def settings_hash(settings: Any) -> str:
@@ -125,17 +166,29 @@ def settings_hash(settings: Any) -> str:
     return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
 
 
+@functools.cache
+def _defaults() -> dict[str, Any]:
+    """Of every setting, and of every part of a study's file."""
+    rule = {
+        field.name: field.default
+        for field in dataclasses.fields(Study)
+        if field.default is not dataclasses.MISSING
+    }
+    found: dict[str, Any] = json.loads(json.dumps(flat(Settings()) | rule))
+    return found
+
+
 def _changes(
     prefix: str, before: Mapping[str, Any] | None, now: Mapping[str, Any] | None
 ) -> list[str]:
-    """What one mapping says otherwise than another; a setting that a later version of this package
-    knows, at its default, was no choice of anyone's and is no change."""
+    """What one mapping says otherwise than another; a setting or a part of the rule that a later
+    version of this package knows, at its default, was no choice of anyone's and is no change."""
     if before is None or now is None:
         return [f"{prefix.rstrip('.')} {'is new' if before is None else 'is gone'}"]
-    defaults = json.loads(json.dumps(flat(Settings())))
+    defaults = _defaults()
     return [
         f"{prefix}{name}: {_short(before.get(name))} when locked, {_short(now.get(name))} now"
-        for name in sorted({*before, *now})
+        for name in sorted({*before, *now} - {_THREADS})
         if before.get(name) != now.get(name)
         and not (name not in before and name in defaults and now[name] == defaults[name])
     ]

@@ -10,7 +10,7 @@ the grain of a score, from being taken for certainty.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,6 +20,7 @@ from statsmodels.stats.power import TTestPower
 
 FLOOR_SHARE = 0.5  # of the median deviation over arms
 _MOST_SEEDS = 10_000
+_CELLS = 1_000_000  # of one block of weights (resamples, examples)
 
 
 @dataclass(frozen=True)
@@ -186,26 +187,56 @@ def bootstrap_interval(
     level: float = 0.95,
     num_resamples: int = 1000,
 ) -> tuple[float, float]:
-    """Interval of the mean of paired differences (seeds, examples), both resampled (description).
+    """Interval of the mean of paired differences (seeds, examples), both resampled."""
+    examples = per_example.shape[1]
+    return bootstrap_of(
+        lambda weights: weights @ per_example.T / examples,
+        (examples,),
+        rng=rng,
+        level=level,
+        num_resamples=num_resamples,
+    )
+
+
+def bootstrap_of(
+    differences: Callable[[np.ndarray], np.ndarray],
+    sizes: Sequence[int],
+    *,
+    rng: np.random.Generator,
+    level: float = 0.95,
+    num_resamples: int = 1000,
+) -> tuple[float, float]:
+    """Percentile interval of the mean over k seeds, seeds and examples resampled (description).
 
     Seeds are drawn with replacement and examples once for all seeds of a resample, as in the
     multi-bootstrap (Sellam et al. 2022). The seeds' part is widened by sqrt(k / (k - 1)), by which
-    resampling k seeds understates their variance.
+    resampling k seeds understates their variance. Of one seed only the examples are resampled.
+
+    Args:
+        differences: how often each example counts (b, n) -> a paired difference a seed, (b, k).
+        sizes: of the sets of examples, each resampled within itself; they add up to n.
     """
-    seeds, examples = per_example.shape
-    by_seed = per_example.mean(axis=1)
-    center = float(by_seed.mean())
-    if seeds > 1:
-        widen = (seeds / (seeds - 1)) ** 0.5 - 1
-        per_example = per_example + widen * (by_seed - center)[:, None]
+    own = differences(np.ones((1, sum(sizes))))[0]
+    seeds = len(own)
+    widen = (seeds / (seeds - 1)) ** 0.5 - 1 if seeds > 1 else 0.0
+    shares = rng.multinomial(seeds, np.full(seeds, 1 / seeds), size=num_resamples) / seeds
+    block = max(_CELLS // sum(sizes), 1)
     means = np.empty(num_resamples)
-    for number in range(num_resamples):
-        which = np.bincount(rng.integers(seeds, size=seeds), minlength=seeds) / seeds
-        weight = np.bincount(rng.integers(examples, size=examples), minlength=examples) / examples
-        means[number] = which @ per_example @ weight
+    for begin in range(0, num_resamples, block):
+        here = shares[begin : begin + block]
+        weights = np.concatenate([_counts(len(here), size, rng) for size in sizes], axis=1)
+        found = differences(weights) + widen * (own - own.mean())
+        means[begin : begin + block] = (here * found).sum(axis=1)
     tail = (1 - level) / 2
     low, high = np.quantile(means, [tail, 1 - tail])
     return float(low), float(high)
+
+
+def _counts(resamples: int, size: int, rng: np.random.Generator) -> np.ndarray:
+    """How often each of `size` examples is drawn in each resample, (resamples, size)."""
+    chosen = rng.integers(size, size=(resamples, size)) + size * np.arange(resamples)[:, None]
+    counts = np.bincount(chosen.ravel(), minlength=resamples * size)
+    return counts.reshape(resamples, size).astype(np.float64)
 
 
 def mean_over_seeds(scores: Sequence[Sequence[float]]) -> np.ndarray:

@@ -5,21 +5,33 @@ Apart from `loggers`, so that a finished run is looked up without importing Ligh
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+import os
+import threading
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from pytorch_lightning.loggers import Logger
 
-from ablate.tracking.loggers import Mirror
 from ablate.tracking.record import MetricsFile
+from ablate.tracking.tracker import Tracker
+
+_SECONDS = 5.0  # between two looks at a file that another process writes
 
 
 class RecordLogger(Logger):
-    """Lightning's logger interface over `MetricsFile`, and over the mirror where there is one."""
+    """Lightning's logger interface over `MetricsFile`, and over the mirror where there is one.
 
-    def __init__(self, file: MetricsFile, mirror: Mirror | None = None) -> None:
+    The mirror is this process's alone: W&B's run does not survive a fork and cannot be pickled.
+    """
+
+    def __init__(self, file: MetricsFile, mirror: Tracker | None = None) -> None:
         super().__init__()
-        self.file, self.mirror = file, mirror
+        self.file, self.mirror, self._process = file, mirror, os.getpid()
+        self._following = False
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**vars(self), "mirror": None}
 
     @property
     def name(self) -> str:
@@ -34,5 +46,34 @@ class RecordLogger(Logger):
 
     def log_metrics(self, metrics: Mapping[str, float], step: int | None = None) -> None:
         self.file.append(int(step or 0), dict(metrics))
-        if self.mirror is not None:
+        if self.mirror is not None and not self._following and os.getpid() == self._process:
             self.mirror.log(dict(metrics), int(step or 0))
+
+    @contextlib.contextmanager
+    def following(self) -> Iterator[None]:
+        """Mirror the lines that any process adds to the file meanwhile, as they come."""
+        if self.mirror is None:
+            yield
+            return
+        seen, ended = len(self.file.rows()), threading.Event()
+
+        def look() -> None:
+            nonlocal seen
+            rows = self.file.rows()
+            self.mirror.replay(rows[seen:])  # type: ignore[union-attr]
+            seen = len(rows)
+
+        def follow() -> None:
+            while not ended.wait(_SECONDS):
+                look()
+
+        self._following = True
+        thread = threading.Thread(target=follow, name="mirror", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            thread.join()
+            look()
+            self._following = False

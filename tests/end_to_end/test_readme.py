@@ -33,7 +33,18 @@ def test_python_blocks_run(body):
 def test_commands_compose_and_pass_the_checks(line):
     from ablate.config.compose import compose_settings
 
-    module, *words = shlex.split(line)[2:]
+    module, *words = shlex.split(line, comments=True)[2:]
+    if module == "ablate.sweep":
+        from ablate.sweep.options import parse as parse_sweep
+
+        assert (ROOT / words[0]).is_file()
+        assert parse_sweep(words)
+        return
+    if module == "ablate.report" and ("*" in words[0] or words[0].startswith("sweep:")):
+        from ablate.report.options import parse as parse_report
+
+        assert parse_report(words).what == words[:1]
+        return
     if module in ("ablate.study", "ablate.report") or words[0].startswith("study="):
         from ablate.study.guard import compose_arms
         from ablate.study.options import open_study, parse

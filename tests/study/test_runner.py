@@ -16,10 +16,10 @@ COMMON = [
     "trainer.progress_bar=false", "trainer.validation_rows=20", "trainer.num_validations=1",
 ]  # fmt: skip
 STUDY = {
-    "question": "Does all-[MASK] matter?",
+    "question": "Does a rate of 30% matter?",
     "baseline": "bert",
-    "arms": {"bert": [], "all_mask": ["masking=all_mask"]},
-    "moves": ["masking.mask_replace_prob", "masking.random_replace_prob"],
+    "arms": {"bert": [], "rate_30": ["masking.mask_rate=0.3"]},
+    "moves": ["masking.mask_rate"],
     "seeds": 2,
     "primary": "val/token_mask/accuracy",
     "margin": 0.01,
@@ -62,11 +62,11 @@ def test_a_study_runs_what_it_lacks_and_nothing_twice(driven, monkeypatch):
     assert found.failed == 0
     assert said[0] == "study mine: 4 runs, 0 of them complete"
     order = [line.split(": ")[1].split(" complete")[0] for line in said[1:5]]
-    assert order == ["bert seed 0", "all_mask seed 0", "bert seed 1", "all_mask seed 1"]
+    assert order == ["bert seed 0", "rate_30 seed 0", "bert seed 1", "rate_30 seed 1"]
     result = found.result()
-    assert result.decisions["all_mask"].n == 2
-    assert result.arms["all_mask"].moved == {
-        "masking.mask_replace_prob": (0.8, 1.0), "masking.random_replace_prob": (0.1, 0.0),
+    assert result.decisions["rate_30"].n == 2
+    assert result.arms["rate_30"].moved == {
+        "masking.mask_rate": (0.15, 0.3),
     }  # fmt: skip
     assert len(found.folder.looks) == 1
 
@@ -85,20 +85,20 @@ def test_a_failed_arm_stops_no_other_and_is_tried_once_more(driven, monkeypatch)
 
     def run_job(job):
         tried.append((job.arm, job.seed))
-        if job.arm == "all_mask":
+        if job.arm == "rate_30":
             return State("failed", None, "x", "OSError: no space left")
         return right(job)
 
     monkeypatch.setattr(runner, "run_job", run_job)
     found, _ = driven()
     assert found.failed == 2
-    assert tried.count(("all_mask", 0)) == 2
+    assert tried.count(("rate_30", 0)) == 2
     assert tried.count(("bert", 0)) == 1
     assert [s for a, s in tried if a == "bert"] == [0, 1]
     lines, counts = status_lines(found.study, found.folder, found.seeds)
     assert counts["failed"] == 2
     assert "seed 0 failed (OSError: no space left)" in "".join(lines)
-    assert found.result().decisions["all_mask"].n == 0
+    assert found.result().decisions["rate_30"].n == 0
     monkeypatch.setattr(runner, "run_job", right)
     assert set(statuses(driven()[0]).values()) == {"complete"}
 
@@ -122,7 +122,7 @@ def test_more_seeds_go_to_the_undecided_arms_and_the_baseline(driven, monkeypatc
 
     monkeypatch.setattr(runner, "run_job", note)
     found, _ = driven("study.more_seeds=2")
-    assert set(asked) == {(arm, seed) for arm in ("bert", "all_mask") for seed in (2, 3)}
+    assert set(asked) == {(arm, seed) for arm in ("bert", "rate_30") for seed in (2, 3)}
     assert found.seeds["bert"] == [0, 1, 2, 3]
 
 
@@ -135,8 +135,8 @@ def test_more_seeds_before_the_first_run_are_refused(driven):
     ("changes", "says"),
     [
         (
-            {"arms": {"bert": [], "two": ["masking=all_mask", "masking.mask_rate=0.3"]}},
-            r"arm two also moves masking.mask_rate from 0.15 to 0.3.*moves: \{two",
+            {"arms": {"bert": [], "two": ["masking.mask_rate=0.3", "optimizer.weight_decay=0.1"]}},
+            r"arm two also moves optimizer.weight_decay from 0.01 to 0.1.*moves: \{two",
         ),
         (
             {"arms": {"bert": [], "same": ["masking=bert_80_10_10"]}},
@@ -145,8 +145,8 @@ def test_more_seeds_before_the_first_run_are_refused(driven):
         (
             {
                 "arms": {
-                    "bert": [], "one": ["masking=all_mask"],
-                    "other": ["masking.mask_replace_prob=1.0", "masking.random_replace_prob=0.0"],
+                    "bert": [], "one": ["masking.mask_rate=0.3"],
+                    "other": ["masking=bert_80_10_10", "masking.mask_rate=0.3"],
                 }
             },
             "one and other are one and the same run",

@@ -1,11 +1,12 @@
 """The W&B mirror, offline, read back from the files it leaves."""
 
+import json
 import time
 import zlib
 
 import pytest
 
-from ablate.tracking.loggers import Mirror, resolve_mode
+from ablate.tracking.loggers import Mirror, Shown, guarded, resolve_mode, summary_run
 
 
 def records(path):
@@ -129,3 +130,70 @@ def test_auto_is_offline_without_a_key_and_online_with_one(monkeypatch, tmp_path
 def test_the_agents_run_id_and_project_win_inside_a_sweep(offline, monkeypatch):
     monkeypatch.setenv("WANDB_RUN_ID", "fromagent")
     assert offline("run", "ours").run_id == "fromagent"
+
+
+def summary(folder, value, **more):
+    shown = Shown(
+        config={"question": "Does it help?", "seeds": [0, 1], "primary": "glue/mean8"},
+        values={"all_mask/difference": value, "all_mask/verdict": "better"},
+        tables={"arms": (("arm", "difference"), [["all_mask", value], ["null", None]])},
+        pages={"figures/forest": "<svg></svg>", "report": "<p>all</p>"},
+    )
+    summary_run(
+        shown,
+        **{
+            "mode": "offline", "project": "ablate", "entity": None, "run_id": "abc", "tags": [],
+            "name": "made-summary", "group": "made", "folder": folder, **more,
+        },
+    )  # fmt: skip
+
+
+def test_a_summary_run_holds_config_values_table_and_pages(offline, tmp_path):
+    summary(tmp_path / "s", 0.05)
+    found = run_of(tmp_path / "s")
+    run = next(r.run for r in found if r.HasField("run"))
+    assert (run.run_id, run.display_name, run.run_group, run.job_type, run.project) == (
+        "abc", "made-summary", "made", "study", "ablate",
+    )  # fmt: skip
+    config = {u.key for r in found if r.HasField("config") for u in r.config.update}
+    config |= {u.key for r in found if r.HasField("run") for u in r.run.config.update}
+    assert {"question", "seeds", "primary"} <= config
+    values = {u.key or "/".join(u.nested_key): u.value_json
+              for r in found if r.HasField("summary") for u in r.summary.update}  # fmt: skip
+    assert float(values["all_mask/difference"]) == 0.05
+    assert values["all_mask/verdict"] == '"better"'
+    assert [r.exit.exit_code for r in found if r.HasField("exit")] == [0]
+    media = next((tmp_path / "s").glob("wandb/offline-run-*/files/media"))
+    table = json.loads(next(media.glob("table/arms_*.json")).read_text())
+    assert table["columns"] == ["arm", "difference"]
+    assert table["data"] == [["all_mask", 0.05], ["null", None]]
+    pages = {p.relative_to(media / "html").parts[0]: p.read_text()
+             for p in media.rglob("*.html")}  # fmt: skip
+    assert "<p>all</p>" in pages.values()
+    assert not any("stylesheet" in page for page in pages.values())
+
+
+def test_a_summary_again_is_the_same_run_and_swallows_no_other(offline, tmp_path):
+    arm = offline("arm", "aaa")  # never finished
+    summary(tmp_path / "one", 0.05)
+    summary(tmp_path / "two", 0.06)
+    ids = [
+        next(r.run.run_id for r in run_of(tmp_path / name) if r.HasField("run"))
+        for name in ("arm", "one", "two")
+    ]
+    assert ids == ["aaa", "abc", "abc"]
+    assert arm.run_id == "aaa"
+
+
+def test_a_failing_summary_is_closed_with_its_exit_code_and_warned_of_once(
+    offline, tmp_path, capsys, monkeypatch
+):
+    import wandb
+
+    monkeypatch.setattr(wandb, "Table", lambda **_: (_ for _ in ()).throw(OSError("disk full")))
+    with guarded("the report is whole"):
+        summary(tmp_path / "s", 0.05)
+    error = capsys.readouterr().err
+    assert error == "warning: the W&B mirror stopped (OSError: disk full); the report is whole\n"
+    assert [r.exit.exit_code for r in run_of(tmp_path / "s") if r.HasField("exit")] == [1]
+    assert wandb.run is None
