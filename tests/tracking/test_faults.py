@@ -15,6 +15,7 @@ import pytest
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 
+BUSY = 120  # seconds that a busy machine may add; with W&B's own settings there is no end
 LOOP = """
 import json, sys, time
 from pathlib import Path
@@ -98,7 +99,7 @@ def test_a_fault_from_the_start_leaves_an_offline_run(shell, wandb_server, is_wh
     break_it(wandb_server, fault)
     took = end(shell, begin(shell))
     assert took["mode"] == "offline"
-    assert took["init"] < 8 + 30  # the second number is for a busy machine
+    assert took["init"] < 8 + 60  # W&B's own limit is 90
     assert len(shell.warnings) == 1, shell.said
     assert "it goes on offline: wandb sync" in shell.warnings[0]
     assert "Traceback" not in shell.said
@@ -114,7 +115,7 @@ def test_a_fault_in_the_middle_ends_in_one_warning(shell, wandb_server, is_whole
     break_it(wandb_server, fault)
     (shell.folder / "go").touch()
     took = end(shell, process)
-    assert took["finish"] < 8 + 20
+    assert took["finish"] < 8 + BUSY
     assert len(shell.warnings) == 1, shell.said
     assert "Traceback" not in shell.said
     mend_it(wandb_server, fault)
@@ -168,7 +169,7 @@ def test_a_full_disk_under_wandb_is_at_most_one_warning(shell, wandb_server, mod
     if trial.returncode:
         pytest.skip("no mounts in a namespace of one's own here")
     took = end(shell, begin(shell, mode=mode, before=before))
-    assert took["finish"] < 8 + 20
+    assert took["finish"] < 8 + BUSY
     assert len(shell.warnings) <= 1, shell.said
 
 
