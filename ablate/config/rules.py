@@ -180,6 +180,11 @@ def _check_devices(settings: Settings) -> None:
     trainer = settings.trainer
     devices, rows = trainer.devices, trainer.global_batch_size
     in_range("trainer.devices", devices, 1, 4096, 2)
+    if trainer.strategy == "fsdp":
+        raise ValueError(
+            "trainer.strategy=fsdp is not built: its parameters are flat, so that weight decay "
+            "would find no matrix, and it has not been run on a GPU; type trainer.strategy=auto"
+        )
     one_of("trainer.strategy", trainer.strategy, STRATEGIES)
     if devices == 1 and trainer.strategy != "auto":
         raise ValueError(
@@ -191,9 +196,4 @@ def _check_devices(settings: Settings) -> None:
         raise ValueError(
             f"trainer.global_batch_size={rows} cannot be dealt out evenly to trainer.devices="
             f"{devices}; type trainer.global_batch_size={more}"
-        )
-    if trainer.strategy == "fsdp" and trainer.accelerator == "cpu":
-        raise ValueError(
-            "trainer.strategy=fsdp needs CUDA devices; type trainer.strategy=ddp_fork, or "
-            "trainer.accelerator=gpu"
         )

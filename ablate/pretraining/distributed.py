@@ -1,8 +1,8 @@
 """A fit over several devices of one machine: how its ranks start, stop, and what comes back.
 
 `ddp_fork` and `ddp_spawn` start all ranks as children, and this process waits: it passes signals
-on, gets the weights back by Lightning and what rank 0 has counted by a file. Under `ddp` and `fsdp`
-this process is rank 0 and the others run its command again (`run.stages.follow`). Either way what
+on, gets the weights back by Lightning and what rank 0 has counted by a file. Under `ddp` this
+process is rank 0 and the others run its command again (`run.stages.follow`). Either way what
 follows the fit goes on in this process alone, as after a fit on one device.
 
 What the ranks compute is in `module`: sums over all ranks, so every rank knows the same.
@@ -61,7 +61,7 @@ def _ranks(strategy: str, devices: int, *, find_unused: bool) -> dict[str, Any]:
 
 def are_children(strategy: str | None) -> bool:
     """Whether all ranks are children of this process."""
-    return strategy is not None and strategy not in machine.STARTED_AGAIN
+    return strategy in ("ddp_fork", "ddp_spawn")
 
 
 def summed_counts(counts: MaskCounts, summed: Callable[[list[float]], list[float]]) -> MaskCounts:

@@ -15,9 +15,8 @@ from pathlib import Path
 
 PRECISIONS = ("auto", "fp32", "bf16")
 ACCELERATORS = ("auto", "cpu", "gpu")
-STRATEGIES = ("auto", "ddp", "ddp_fork", "ddp_spawn", "fsdp")
-STARTED_AGAIN = ("ddp", "fsdp")  # this process is rank 0, the others run its command again
-MARK = "ABLATE_RANK"  # in the environment of those others
+STRATEGIES = ("auto", "ddp", "ddp_fork", "ddp_spawn")
+MARK = "ABLATE_RANK"  # in the environment of the ranks that `ddp` starts
 _M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4  # glibc's malloc.h
 _BF16_FLAGS = {"avx512_bf16", "amx_bf16"}
 
@@ -141,11 +140,6 @@ def resolve_strategy(strategy: str, *, device: str, devices: int, threads: int) 
             )
         if strategy == "auto":
             strategy = "ddp" if can_start_again() else "ddp_spawn"
-    elif strategy == "fsdp":
-        raise ValueError(
-            "trainer.strategy=fsdp needs CUDA devices, and this run is on the CPU; type "
-            "trainer.strategy=ddp_fork"
-        )
     elif strategy == "auto":
         safe = threads == 1 and hasattr(os, "fork") and not torch.cuda.is_available()
         strategy = "ddp_fork" if safe else "ddp_spawn"
@@ -154,9 +148,9 @@ def resolve_strategy(strategy: str, *, device: str, devices: int, threads: int) 
             f"trainer.strategy=ddp_fork with {threads} threads a rank would hang, since OpenMP's "
             "threads do not survive a fork; type trainer.threads=1, or trainer.strategy=ddp_spawn"
         )
-    if strategy in STARTED_AGAIN and not can_start_again():
+    if strategy == "ddp" and not can_start_again():
         raise ValueError(
-            f"trainer.strategy={strategy} starts this command again for each device, which works "
+            "trainer.strategy=ddp starts this command again for each device, which works "
             "for a single `python -m ablate` and not under -m, in a study or from Python; type "
             f"trainer.strategy={'ddp_spawn' if device == 'cuda' else 'ddp_fork'}"
         )

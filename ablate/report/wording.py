@@ -70,7 +70,7 @@ def digits_of(result: StudyResult) -> Digits:
     """For the primary metric of a study."""
     margin = result.study.margin
     if margin > 0:
-        return digits([margin, margin / 10])
+        return digits([margin / 3])  # of a margin of .005 the fourth decimal, of .1 the third
     return digits(d.deviation for d in result.decisions.values())
 
 

@@ -192,9 +192,11 @@ class Mirror(Tracker):
             self._warn(error, f"it goes on offline: wandb sync {folder}/wandb/offline-*")
             wandb.teardown()  # the client still holds the run's id
             self._run = self._init(where, config)
+        if self.mode == "online":
+            later = f"wandb sync --include-online {folder}/wandb/run-*"
+            self.after_failure = f"the run goes on, its record is local; for the rest: {later}"
         self._seen = int(getattr(self._run, "starting_step", 0) or 0)
-        missing = {k: v for k, v in axes.items() if k not in self._run.config}
-        self._run.config.update(missing)
+        self._run.config.update({k: v for k, v in axes.items() if k not in self._run.config})
         self._run.define_metric("tokens")
         self._run.define_metric("*", step_metric="tokens")
 
@@ -222,8 +224,6 @@ class Mirror(Tracker):
 
     def _tables(self, tables: Mapping[str, Table]) -> None:
         """As files of the run: W&B's way through artifacts waits for its answers."""
-        if self._run is None:
-            return
         import wandb
 
         for name, (columns, rows) in tables.items():
@@ -233,8 +233,6 @@ class Mirror(Tracker):
 
     def _keep_files(self, files: Sequence[Path], name: str) -> None:
         """As an artifact of type `model`."""
-        if self._run is None:
-            return
         import wandb
 
         artifact = wandb.Artifact(name, "model")
