@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
 from typing import Any
 
 from ablate.report import wording
 from ablate.report.content import Block, Bullets, Cell, Code, Paragraph, Table
 from ablate.study.collect import StudyResult
-from ablate.study.guard import DERIVED
+from ablate.study.designs import key_of
+from ablate.study.guard import DERIVED, NEUTRAL
 from ablate.tracking import fine_tuning, scores
 
 
@@ -164,7 +167,7 @@ def reproduce(result: StudyResult, rule: str | None = None) -> list[Block]:
     else:
         blocks.append(
             Code(
-                f"python -m ablate study={study.name}{words}\n"
+                f"python -m ablate study={study.name}{words}{_typed(result)}\n"
                 f"python -m ablate.report {study.name}"
                 + (f" --scale {study.scale}" if study.scale else "")
                 + (f" --rule {rule}" if rule else "")
@@ -184,6 +187,23 @@ def reproduce(result: StudyResult, rule: str | None = None) -> list[Block]:
     for key in ("device", "kernel", "precision", "threads"):
         lines += _mixed(result, key, ("machine", key))
     return [*blocks, *([Bullets(lines)] if lines else [])]
+
+
+def _typed(result: StudyResult) -> str:
+    """What was typed beside the study's name and decides numbers; threads, since they are part of a
+    run, from the records."""
+    study, baseline = result.study, result.baseline
+    own = {*study.common, *study.arms[study.baseline]}
+    hidden = (*NEUTRAL, "tracking", "trainer.threads")
+    words = [
+        word
+        for word in baseline.overrides
+        if word not in own and not any(fnmatchcase(key_of(word), name) for name in hidden)
+    ]
+    threads = {at(record, ("machine", "threads")) for _, _, record in records_of(result)}
+    if len(threads) == 1 and None not in threads:
+        words.append(f"trainer.threads={threads.pop()}")
+    return "".join(f" {shlex.quote(word)}" for word in words)
 
 
 def _commits(result: StudyResult) -> list[str]:

@@ -86,7 +86,7 @@ def test_threads_are_shared_out_and_strategies_resolved():
         assert strategy("auto") == "ddp_fork"
     assert strategy("auto", threads=2) == "ddp_spawn"
     for name, threads, hint in (
-        ("fsdp", 1, "needs CUDA"), ("ddp_fork", 2, "trainer.threads=1"),
+        ("ddp_fork", 2, "trainer.threads=1"),
         ("ddp", 1, "trainer.strategy=ddp_fork"),
     ):  # fmt: skip
         with pytest.raises(ValueError, match=hint):

@@ -2,6 +2,7 @@
 
 import csv
 import dataclasses
+import dataclasses
 import json
 import re
 import time
@@ -242,3 +243,17 @@ def test_sixty_arms_render_quickly(make, tmp_path):
     begin = time.perf_counter()
     write(result, tmp_path / "reports", make.runs_dir)
     assert time.perf_counter() - begin < 20
+
+
+def test_the_command_that_reproduces_holds_what_was_typed(make, tmp_path):
+    result = make({"all_mask": 0.0}, scale="laptop")
+    base = result.baseline
+    typed = [*base.overrides, "size=toy", "budget.amount=7", "evaluation.tasks=[a,b]"]
+    hidden = ["paths.runs_dir=elsewhere", "tracking=none", "trainer.progress_bar=false"]
+    base = dataclasses.replace(base, overrides=[*typed, *hidden])
+    result = dataclasses.replace(result, arms={**result.arms, base.name: base})
+    readme = (write(result, tmp_path / "reports") / "README.md").read_text()
+    assert (
+        "python -m ablate study=made scale=laptop budget.amount=7 'evaluation.tasks=[a,b]' "
+        "trainer.threads=1\n"
+    ) in readme

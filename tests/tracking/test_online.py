@@ -105,12 +105,11 @@ def test_an_offline_folder_is_synced_whole(offline, shell, wandb_server, is_whol
 
 
 def test_pieces_of_a_killed_offline_run_are_synced_as_one(shell, wandb_server, is_whole):
-    words = {"steps": STEPS, "WANDB_API_KEY": "", "WANDB_BASE_URL": ""}
-    first = shell.ablate(**words)
+    first = shell.ablate("tracking.mode=offline", steps=STEPS)
     shell.wait_for_rows(60, first)
     first.kill()
     first.wait()
-    assert shell.run(**words) == 0, shell.said
+    assert shell.run("tracking.mode=offline", steps=STEPS) == 0, shell.said
     pieces = [str(path) for path in shell.folder.glob("runs/single/*/wandb/offline-run-*")]
     done = subprocess.run(["wandb", "sync", *pieces], env=shell.env, cwd=shell.folder, timeout=400)
     assert done.returncode == 0
@@ -121,10 +120,10 @@ def test_pieces_of_a_killed_offline_run_are_synced_as_one(shell, wandb_server, i
 def test_an_offline_run_asks_no_one_for_an_address(shell):
     trace = shell.folder / "trace"
     before = ("strace", "-f", "-qq", "-e", "trace=connect,sendto,sendmmsg", "-o", str(trace))
-    words = {"WANDB_API_KEY": "", "WANDB_BASE_URL": "", "before": before}
-    code = shell.run("tracking.mode=offline", steps=2, **words)
+    code = shell.run("tracking.mode=offline", steps=2, before=before)
     if code and "ptrace" in shell.said:
         pytest.skip("strace is not allowed here")
     assert code == 0, shell.said
+    assert shell.warnings == []
     assert "AF_UNIX" in trace.read_text()  # wandb's own processes were seen
     assert "AF_INET" not in trace.read_text()
