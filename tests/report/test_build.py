@@ -2,7 +2,6 @@
 
 import csv
 import dataclasses
-import dataclasses
 import json
 import re
 import time
