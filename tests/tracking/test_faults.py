@@ -47,6 +47,10 @@ Path("took").write_text(json.dumps({**took, "mode": mirror.mode}))
 """
 
 
+def slow(fault):
+    return pytest.param(fault, marks=pytest.mark.slow)
+
+
 def begin(shell, *words, mode="online", timeout=8, **more):
     return shell.start("-c", LOOP, mode, str(timeout), *words, **more)
 
@@ -94,7 +98,7 @@ def mend_it(server, fault):
         server.start()
 
 
-@pytest.mark.parametrize("fault", ["down", "errors", "drops", "slow"])
+@pytest.mark.parametrize("fault", ["down", *map(slow, ("errors", "drops", "slow"))])
 def test_a_fault_from_the_start_leaves_an_offline_run(shell, wandb_server, is_whole, fault):
     break_it(wandb_server, fault)
     took = end(shell, begin(shell))
@@ -108,7 +112,7 @@ def test_a_fault_from_the_start_leaves_an_offline_run(shell, wandb_server, is_wh
     assert is_whole(wandb_server.runs["abc"], lines_of(shell))
 
 
-@pytest.mark.parametrize("fault", ["down", "errors", "drops", "slow"])
+@pytest.mark.parametrize("fault", ["errors", *map(slow, ("down", "drops", "slow"))])
 def test_a_fault_in_the_middle_ends_in_one_warning(shell, wandb_server, is_whole, fault):
     process = begin(shell, "wait")
     in_the_middle(shell, process)
@@ -135,6 +139,7 @@ def test_a_short_fault_costs_nothing(shell, wandb_server, is_whole):
     assert wandb_server.runs["abc"].exit_codes == [0]
 
 
+@pytest.mark.slow
 def test_a_slow_server_gets_all(shell, wandb_server, is_whole):
     wandb_server.delay = 1
     end(shell, begin(shell, timeout=60))
@@ -154,13 +159,30 @@ def test_a_run_killed_in_the_middle_goes_on_under_its_id(shell, wandb_server, is
     assert shell.warnings == []
 
 
+def test_pieces_of_a_killed_offline_run_are_synced_as_one(shell, wandb_server, is_whole):
+    """Online at first, as where the network has gone between two processes."""
+    for mode in ("online", "offline"):
+        (shell.folder / "middle").unlink(missing_ok=True)
+        process = begin(shell, "wait", mode=mode)
+        in_the_middle(shell, process)
+        process.kill()
+        process.wait()
+        lines = lines_of(shell)[:15]  # as if the checkpoint that is continued were older
+        text = "".join(json.dumps(line) + "\n" for line in lines)
+        (shell.folder / "run/metrics.jsonl").write_text(text)
+    (shell.folder / "go").touch()
+    end(shell, begin(shell, mode="offline"))
+    sync(shell)
+    assert is_whole(wandb_server.runs["abc"], lines_of(shell))
+
+
 def test_a_wrong_key_is_one_warning(shell, wandb_server):
     took = end(shell, begin(shell, WANDB_API_KEY="x" * 40))
     assert took["mode"] == "offline"
     assert len(shell.warnings) == 1, shell.said
 
 
-@pytest.mark.parametrize("mode", ["online", "offline"])
+@pytest.mark.parametrize("mode", ["offline", slow("online")])
 @pytest.mark.skipif(shutil.which("unshare") is None, reason="needs unshare")
 def test_a_full_disk_under_wandb_is_at_most_one_warning(shell, wandb_server, mode):
     mount = 'mkdir -p run/wandb && mount -t tmpfs -o size=16k tmpfs run/wandb && exec "$@"'

@@ -68,7 +68,9 @@ def test_an_online_run_arrives_whole(shell, wandb_server, is_whole):
     assert artifact["files"]["model.safetensors"] == weights.read_bytes()
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize(
+    "number", [signal.SIGTERM, pytest.param(signal.SIGKILL, marks=pytest.mark.slow)]
+)
 def test_a_run_that_is_stopped_and_continued_is_one_run(shell, wandb_server, is_whole, number):
     first = shell.ablate("tracking.mode=online", steps=STEPS)
     wandb_server.wait_for(lambda s: any(len(run.history) > 30 for run in s.runs.values()), 400)
@@ -104,6 +106,7 @@ def test_an_offline_folder_is_synced_whole(offline, shell, wandb_server, is_whol
     assert run.summary["val/token_mask/loss"] == record["scores"]["val/token_mask/loss"]
 
 
+@pytest.mark.slow
 def test_pieces_of_a_killed_offline_run_are_synced_as_one(shell, wandb_server, is_whole):
     first = shell.ablate("tracking.mode=offline", steps=STEPS)
     shell.wait_for_rows(60, first)
