@@ -159,6 +159,7 @@ def reproduce(result: StudyResult, rule: str | None = None) -> list[Block]:
     """The command, then commits, versions and machines of the runs; what is mixed is said."""
     study = result.study
     words = f" scale={study.scale}" if study.scale else ""
+    named = study.file or study.name
     extra = [o for o in study.common if "=" in o]
     blocks: list[Block] = []
     if wording.is_descriptive(result):
@@ -167,10 +168,11 @@ def reproduce(result: StudyResult, rule: str | None = None) -> list[Block]:
     else:
         blocks.append(
             Code(
-                f"python -m ablate study={study.name}{words}{_typed(result)}\n"
-                f"python -m ablate.report {study.name}"
+                f"python -m ablate study={shlex.quote(named)}{words}{_typed(result)}\n"
+                f"python -m ablate.report {shlex.quote(named)}"
                 + (f" --scale {study.scale}" if study.scale else "")
                 + (f" --rule {rule}" if rule else "")
+                + _typed(result, threads=False)
             )
         )
         if extra:
@@ -189,7 +191,7 @@ def reproduce(result: StudyResult, rule: str | None = None) -> list[Block]:
     return [*blocks, *([Bullets(lines)] if lines else [])]
 
 
-def _typed(result: StudyResult) -> str:
+def _typed(result: StudyResult, *, threads: bool = True) -> str:
     """What was typed beside the study's name and decides numbers; threads, since they are part of a
     run, from the records."""
     study, baseline = result.study, result.baseline
@@ -200,9 +202,9 @@ def _typed(result: StudyResult) -> str:
         for word in baseline.overrides
         if word not in own and not any(fnmatchcase(key_of(word), name) for name in hidden)
     ]
-    threads = {at(record, ("machine", "threads")) for _, _, record in records_of(result)}
-    if len(threads) == 1 and None not in threads:
-        words.append(f"trainer.threads={threads.pop()}")
+    there = {at(record, ("machine", "threads")) for _, _, record in records_of(result)}
+    if threads and len(there) == 1 and None not in there:
+        words.append(f"trainer.threads={there.pop()}")
     return "".join(f" {shlex.quote(word)}" for word in words)
 
 

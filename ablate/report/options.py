@@ -71,7 +71,7 @@ def parse(argv: Sequence[str]) -> Options:
         "--publish", action="store_true",
         help="also make a report on W&B (a new one each time; pip install 'ablate[publish]')",
     )  # fmt: skip
-    known = parser.parse_args(list(argv))
+    known = parser.parse_intermixed_args(list(argv))
     words = known.what
     known.what = [word for word in words if "=" not in word or Path(word).exists()]
     if not known.what:

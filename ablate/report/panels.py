@@ -29,6 +29,7 @@ from ablate.report.drawing import (
 )  # fmt: skip
 from ablate.report.learning import Curve
 from ablate.study.collect import StudyResult
+from ablate.study.parts import lower_is_better
 
 MOST_COLORED = len(COLORS)  # arms beside the baseline; the others are grey
 MOST_SCORES = 60
@@ -127,7 +128,7 @@ def _effects(
         spread = float(np.median(spreads)) ** 0.5 if spreads else 0.0
         there = np.abs(means[:, column][np.isfinite(means[:, column])])
         unit = spread or float(there.max(initial=0.0)) / _CLIP or 1.0
-        is_lower = wording.lower_is_better(score)
+        is_lower = lower_is_better(score)
         if score == result.study.primary:
             is_lower = not result.study.higher_is_better
         sign = -1.0 if is_lower else 1.0

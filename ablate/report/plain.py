@@ -13,11 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from ablate.report.wording import DESCRIPTIVE, lower_is_better
+from ablate.report.wording import DESCRIPTIVE
 from ablate.study import stats
 from ablate.study.collect import ArmResult, StudyResult
 from ablate.study.design import Study
 from ablate.study.guard import consequences, flat
+from ablate.study.parts import lower_is_better
 from ablate.study.states import State
 from ablate.study.verdict import Decision
 from ablate.tracking.record import read_json

@@ -133,7 +133,8 @@ def _noise(result: StudyResult) -> list[Block]:
         )
     return [
         Paragraph(
-            "Null arms change nothing but the draws (A/A): their differences from "
+            "Null arms change nothing but the draws (A/A), or how the same is computed: their "
+            "differences from "
             f"{result.study.baseline} on {result.study.primary} are noise."
         ),
         Bullets(lines),
@@ -147,7 +148,8 @@ def _floor(result: StudyResult) -> str:
         return "No floor of the sd was used: fewer than two arms have a spread."
     return (
         f"Floor of the sd of differences: {digits.plain(result.floor)} ({stats.FLOOR_SHARE:g} of "
-        "the median over arms), so that a few differences that agree by luck pass for no certainty."
+        f"the median over arms or, if that is more, {stats.APART_SHARE:g} of the median that they "
+        "would have unpaired), so that a few differences that agree by luck pass for no certainty."
     )
 
 

@@ -34,7 +34,6 @@ MEANINGS = {
     DESCRIPTIVE: "no decision rule was declared before the runs, so none is applied",
 }
 NONE = "–"
-_LOWER = ("loss", "perplexity", "bits_per_byte", "error")
 
 
 @dataclass(frozen=True)
@@ -101,11 +100,6 @@ def setting(value: Any) -> str:
     else:
         text = str(value)
     return text if len(text) <= 60 else f"{text[:57]}..."
-
-
-def lower_is_better(score: str) -> bool:
-    """By the last word of its name, where nobody declared it."""
-    return score.rsplit("/", 1)[-1].endswith(_LOWER)
 
 
 def listed(names: Sequence[str], *, most: int = 8) -> str:

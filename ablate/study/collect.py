@@ -7,6 +7,7 @@ missing leaves a gap that is listed; it shifts no pair.
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,7 +18,9 @@ from ablate.study import stats, tuning
 from ablate.study.design import Gate, Study
 from ablate.study.guard import Composed, compose_arms, consequences
 from ablate.study.states import State, StudyFolder
-from ablate.study.verdict import ArmScores, Decision, decide
+from ablate.study.verdict import ArmScores, Decision, decide, floor_of
+
+_OPEN = ("missing", "running", "interrupted")  # a run that has not ended, well or badly
 
 
 @dataclass(frozen=True)
@@ -80,7 +83,7 @@ def collect(
     tuned = tuning.applied(study, folder)
     if tuned != study:
         study, composed = tuned, compose_arms(tuned, extra)
-    asked = seeds or {arm: folder.seeds() or list(study.seeds) for arm in study.arms}
+    asked = seeds or folder.asked(study)
     found = {arm: _read(arm, folder, asked[arm]) for arm in study.arms}
     first = found[study.baseline][1]
     arms = {}
@@ -100,14 +103,22 @@ def collect(
 
 
 def decided(study: Study, arms: Mapping[str, ArmResult], folder: StudyFolder) -> StudyResult:
-    """The decisions of these results: a new look where there are new runs, else those of the last.
+    """The decisions of these results: a new look where runs or rule are new, else the last one's.
 
-    `StudyFolder.add_look` keeps one, when all runs that were asked for have ended.
+    `StudyFolder.add_look` keeps one, when all runs that were asked for have ended; before that no
+    verdict is drawn, so that nobody stops at a favourable moment. What an earlier look decided
+    stays where it was decided by this rule and from runs that are still the arm's.
     """
     looks = folder.looks
-    kept = {n: _decision(d) for look in looks for n, d in look["decisions"].items()}
-    now = {name: sorted(arm.records) for name, arm in arms.items()}
-    is_new = not looks or looks[-1]["seeds"] != now
+    seen = _seen(study, arms)
+    kept = {
+        name: _decision(decision)
+        for look in looks
+        for name, decision in look["decisions"].items()
+        if name in arms and _still_holds(look, name, seen, study.baseline)
+    }
+    is_new = not looks or any(looks[-1].get(key) != seen[key] for key in seen)
+    pending = sum(s.status in _OPEN for arm in arms.values() for s in arm.states.values())
     number = len(looks) + is_new
     sign = 1.0 if study.higher_is_better else -1.0
     scored = {
@@ -119,13 +130,18 @@ def decided(study: Study, arms: Mapping[str, ArmResult], folder: StudyFolder) ->
     }
     baseline = scored[study.baseline]
     treated = {name: scored[name] for name in study.treatments}
-    differences = {name: _differences(arm, baseline) for name, arm in treated.items()}
-    floor = stats.deviation_floor({n: d for n, d in differences.items() if len(d) > 1})
+    floor = floor_of(treated, baseline)
     decisions = kept
     if is_new:
         decisions = decide(
             treated, baseline, margin=study.margin, look=number, decided=kept, floor=floor
         )
+    if is_new and pending:
+        number = len(looks)
+        decisions = {
+            name: decision if name in kept else _waiting(decision, pending)
+            for name, decision in decisions.items()
+        }
     lock = folder.lock
     return StudyResult(
         study,
@@ -139,6 +155,35 @@ def decided(study: Study, arms: Mapping[str, ArmResult], folder: StudyFolder) ->
         {name: _others(study, arm, arms[study.baseline]) for name, arm in arms.items()},
         {} if study.tune is None else tuning.kept(folder),
     )
+
+
+def _seen(study: Study, arms: Mapping[str, ArmResult]) -> dict[str, Any]:
+    """What decisions rest on, as JSON reads it back: the rule, and each arm's runs by seed."""
+    rule = [study.primary, study.margin, study.higher_is_better, study.baseline]
+    rule += [[dataclasses.astuple(gate) for gate in study.gates]]
+    runs = {
+        name: {str(seed): arm.states[seed].run for seed in sorted(arm.records)}
+        for name, arm in arms.items()
+    }
+    found: dict[str, Any] = json.loads(json.dumps({"rule": rule, "runs": runs}))
+    return found
+
+
+def _still_holds(
+    look: Mapping[str, Any], name: str, seen: Mapping[str, Any], baseline: str
+) -> bool:
+    """Whether a look decided of an arm by today's rule and from runs that are still there."""
+    runs = look.get("runs", {})
+    return look.get("rule") == seen["rule"] and all(
+        runs.get(arm, {}).items() <= seen["runs"].get(arm, {}).items() for arm in (name, baseline)
+    )
+
+
+def _waiting(decision: Decision, pending: int) -> Decision:
+    if decision.verdict == "not_trained_enough":
+        return decision
+    note = f"{pending} runs have not ended, and no verdict is drawn before all have"
+    return dataclasses.replace(decision, verdict="undecided", note=note, more_seeds=None)
 
 
 def failed_gates(study: Study, arm: str, records: Mapping[int, Mapping[str, Any]]) -> list[str]:
@@ -192,13 +237,9 @@ def _scores(records: Mapping[int, Mapping[str, Any]]) -> dict[str, dict[int, flo
     found: dict[str, dict[int, float]] = {}
     for seed, record in records.items():
         for name, value in record["scores"].items():
-            found.setdefault(name, {})[seed] = float(value)
+            if np.isfinite(value):
+                found.setdefault(name, {})[seed] = float(value)
     return found
-
-
-def _differences(arm: ArmScores, baseline: ArmScores) -> np.ndarray:
-    both = sorted(set(arm.by_seed) & set(baseline.by_seed))
-    return np.array([arm.by_seed[seed] - baseline.by_seed[seed] for seed in both])
 
 
 def _pairing(arm: ArmScores, baseline: ArmScores) -> stats.Pairing | None:
@@ -221,12 +262,14 @@ def _others(study: Study, arm: ArmResult, baseline: ArmResult) -> dict[str, stat
 
 
 def look_of(result: StudyResult) -> dict[str, Any]:
-    """What is kept of a look: which seeds it saw and what it decided."""
+    """What is kept of a look: seeds that were asked for and seen, what it decided, from what."""
     return {
+        "asked": {name: sorted(arm.states) for name, arm in result.arms.items()},
         "seeds": {name: sorted(arm.records) for name, arm in result.arms.items()},
         "decisions": {
             name: dataclasses.asdict(decision) for name, decision in result.decisions.items()
         },
+        **_seen(result.study, result.arms),
     }
 
 

@@ -21,10 +21,11 @@ def arms_of(
     design = given.get("design", "arms")
     if design not in DESIGNS:
         raise ValueError(f"design: {design} is unknown; allowed: {', '.join(DESIGNS)}")
-    arms = {
-        _arm_name(n): strings(o or [], f"arms.{n}") for n, o in (given.get("arms") or {}).items()
-    }
-    factors = given.get("factors") or {}
+    written, factors = given.get("arms") or {}, given.get("factors") or {}
+    for key, value in (("arms", written), ("factors", factors)):
+        if not isinstance(value, dict):
+            raise ValueError(f"{key}: {value} must be names, each with a list of overrides")
+    arms = {_arm_name(n): strings(o or [], f"arms.{n}") for n, o in written.items()}
     if (design == "arms") == bool(factors):
         raise ValueError(f"design: {design} {'takes no' if factors else 'needs'} factors")
     if design == "factorial":

@@ -11,6 +11,7 @@ reader has to see them.
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections.abc import Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Any
@@ -20,7 +21,7 @@ from ablate.config.encoder_rules import check_unread
 from ablate.config.encoder_source import named_settings
 from ablate.config.rules import resolve
 from ablate.config.schema import Settings
-from ablate.study.design import Study, Tune
+from ablate.study.design import NULL_PREFIX, Study, Tune
 from ablate.study.designs import key_of
 
 # what no arm may be said to move: where a run is kept and watched, not what it is
@@ -31,6 +32,7 @@ _OWN_OBJECTIVE = (
     "masking.selection", "masking.span_*", "masking.ngram_*", "masking.pmi_*",
     "masking.mask_replace_prob", "masking.random_replace_prob", "objective.*", "encoder.causal",
 )  # fmt: skip
+_NO_CHANGE = ("replicate.*", "attention_backend", "trainer.*")  # what a null arm may move
 # of a record, compared with the baseline's: name -> path in record.json
 DERIVED = {
     "parameters": ("derived", "parameters"),
@@ -74,6 +76,9 @@ def compose_arms(study: Study, extra: Sequence[str] = ()) -> dict[str, Composed]
         _check_tune(study, study.tune, extra)
     found = {arm: compose_arm(study, arm, extra) for arm in study.arms}
     baseline = found[study.baseline][0]
+    marks = {
+        arm: json.dumps(values, sort_keys=True, default=str) for arm, (values, _) in found.items()
+    }
     composed = {}
     for arm, (values, settings) in found.items():
         moved = {k: (baseline.get(k), v) for k, v in values.items() if baseline.get(k) != v}
@@ -81,6 +86,7 @@ def compose_arms(study: Study, extra: Sequence[str] = ()) -> dict[str, Composed]
         if arm != study.baseline:
             _check(study, arm, moved)
             _check_metric(study, f"arm {arm} moves", "primary", study.primary, moved)
+    check_fingerprints(study, marks)
     return composed
 
 
@@ -112,6 +118,13 @@ def _check(study: Study, arm: str, moved: Mapping[str, tuple[Any, Any]]) -> None
             f"study {study.name}: arm {arm} also moves {said} against the baseline "
             f"{study.baseline}, and declares {', '.join(allowed) or 'nothing'}. Hold it fixed "
             f"(common: [...]), or declare it: moves: {{{arm}: [{keys}]}}"
+        )
+    real = [key for key in moved if not any(fnmatchcase(key, name) for name in _NO_CHANGE)]
+    if arm.startswith(NULL_PREFIX) and real:
+        raise ValueError(
+            f"study {study.name}: arm {arm} moves {', '.join(real)}, and the name of an arm that "
+            f"begins with {NULL_PREFIX} says that it draws other streams or computes the same by "
+            "other means (replicate.*, attention_backend, trainer.*); give it another name"
         )
     if not moved:
         raise ValueError(
@@ -155,7 +168,9 @@ def _check_tune(study: Study, tune: Tune, extra: Sequence[str]) -> None:
 
 
 def check_fingerprints(study: Study, marks: Mapping[str, str]) -> None:
-    """Refuse two arms that are one run; `marks` are fingerprints at one seed.
+    """Refuse two arms that are one run; `marks` say of each what it is, at one seed.
+
+    Settings that differ and come to the same run are found when it has run (`study.runner`).
 
     Raises:
         ValueError: naming the arms.
@@ -164,8 +179,8 @@ def check_fingerprints(study: Study, marks: Mapping[str, str]) -> None:
     for arm, mark in marks.items():
         if mark in seen:
             raise ValueError(
-                f"study {study.name}: the arms {seen[mark]} and {arm} are one and the same run "
-                f"({mark}); take one out"
+                f"study {study.name}: the arms {seen[mark]} and {arm} are one and the same run; "
+                "take one out"
             )
         seen[mark] = arm
 
@@ -182,6 +197,7 @@ def flat(settings: Settings) -> dict[str, Any]:
                 found[prefix + name] = value
 
     walk(dataclasses.asdict(settings), "")
+    found["evaluation.tasks"] = sorted(found["evaluation.tasks"])  # their order decides nothing
     return {k: v for k, v in found.items() if not any(fnmatchcase(k, n) for n in NEUTRAL)}
 
 

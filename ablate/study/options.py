@@ -40,6 +40,8 @@ def parse(words: Sequence[str]) -> Options:
     for word in words:
         name, sign, value = word.partition("=")
         if name == "study":
+            if options.study:
+                raise ValueError(f"study={options.study} and {word}: type one study at a time")
             options.study = value
         elif name == "scale":
             options.scale = value
@@ -88,7 +90,7 @@ def open_study(name: str, scale: str | None) -> Study:
             f"study={name}: there is no such study; allowed: {', '.join(names) or '(none yet)'}, "
             f"or the path of a .yaml file. For example {_FIRST}"
         )
-    return load(file, scale=scale)
+    return load(file, scale=scale, keep_file=is_file)
 
 
 def _number(word: str, value: str, low: int) -> int:

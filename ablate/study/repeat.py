@@ -65,6 +65,11 @@ def repetition(study: Study, number: int) -> Study:
         )
     if number == 0:
         return study
+    if study.tune is not None:
+        raise ValueError(
+            f"study {study.name}: repetitions of a study that tunes its arms are not built; take "
+            "tune: out of a copy of its file"
+        )
     shift = number * (max(study.seeds) + 1)
     seeds = tuple(seed + shift for seed in study.seeds)
     return replace(study, name=f"{study.name}-repetition{number}", seeds=seeds)
@@ -77,10 +82,11 @@ def repeat(
     say: Callable[[str], None] = print,
 ) -> list[StudyResult]:
     """Run every repetition with `run`, which skips what is complete."""
+    studies = [repetition(study, number) for number in range(times)]
     found = []
-    for number in range(times):
-        say(f"repetition {number + 1} of {times}")
-        found.append(run(repetition(study, number)))
+    for number, again in enumerate(studies, 1):
+        say(f"repetition {number} of {times}")
+        found.append(run(again))
     return found
 
 

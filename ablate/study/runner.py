@@ -16,13 +16,12 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ablate.config.rules import resolve
 from ablate.pretraining import machine
 from ablate.study import compute, tuning
 from ablate.study.collect import StudyResult, collect, look_of
 from ablate.study.compute import Job, is_signal, run_job, run_there
 from ablate.study.design import Study, merged
-from ablate.study.guard import Composed, check_fingerprints, compose_arms
+from ablate.study.guard import Composed, compose_arms
 from ablate.study.options import Options, open_study
 from ablate.study.states import State, StudyFolder, expected_runs, settings_hash
 from ablate.tracking.record import locked
@@ -62,9 +61,6 @@ def drive(
     if options.compute == "joblib":
         extra = merged(extra, [f"trainer.threads={_threads(options.jobs)}", "evaluation.jobs=1"])
     composed = compose_arms(study, extra)
-    check_fingerprints(
-        study, {arm: settings_hash(resolve(c.settings)) for arm, c in composed.items()}
-    )
     runs_dir = Path(composed[study.baseline].settings.paths.runs_dir)
     folder = StudyFolder(runs_dir, study)
     plan = tuning.prepare(study, folder, extra)
@@ -78,10 +74,10 @@ def drive(
     jobs = [job for job in jobs if job.arm not in untuned]
     total, lost = (sum(len(seeds[arm]) for arm in arms) for arms in (seeds, untuned))
     say(f"study {study.name}: {total} runs, {total - lost - len(jobs)} of them complete")
-    failed = _run_all(jobs, folder, options, say)
+    failed = _run_all(jobs, folder, options, say, study.primary)
     if failed:
         say(f"{len(failed)} runs failed; each is tried once more")
-        failed = _run_all(failed, folder, options, say)
+        failed = _run_all(failed, folder, options, say, study.primary)
     driven = Driven(study, composed, folder, seeds, extra, len(failed) + lost)
     _keep_look(driven)
     return driven
@@ -128,11 +124,7 @@ def _seeds(
     more: int,
 ) -> dict[str, list[int]]:
     """Seeds of each arm: those of the file, those of earlier looks, and `more` where undecided."""
-    seeds = {arm: list(study.seeds) for arm in study.arms}
-    for look in folder.looks:
-        for arm, seen in look["seeds"].items():
-            if arm in seeds:
-                seeds[arm] = sorted({*seeds[arm], *seen})
+    seeds = folder.asked(study)
     if not more:
         return seeds
     if not folder.looks:
@@ -176,7 +168,11 @@ def _missing(
 
 
 def _run_all(
-    jobs: Sequence[Job], folder: StudyFolder, options: Options, say: Callable[[str], None]
+    jobs: Sequence[Job],
+    folder: StudyFolder,
+    options: Options,
+    say: Callable[[str], None],
+    primary: str | None = None,
 ) -> list[Job]:
     """The jobs that failed."""
     if not jobs:
@@ -187,6 +183,8 @@ def _run_all(
     failed = []
     with stoppable(), contextlib.closing(_ended(jobs, options)) as ended:
         for number, (job, state) in enumerate(ended, 1):
+            if primary is not None and state.status == "complete":
+                state = _judged(job, state, folder, primary)
             folder.note(job.arm, job.seed, state)
             if state.status != "complete":
                 failed.append(job)
@@ -197,6 +195,25 @@ def _run_all(
                 + (f"; about {left / 60:.0f} min left" if number < len(jobs) else "")
             )
     return failed
+
+
+def _judged(job: Job, state: State, folder: StudyFolder, primary: str) -> State:
+    """A complete run that no verdict can use is a failed one.
+
+    Raises:
+        ValueError: it has no score of the study's metric, so no other run will.
+    """
+    scores = (folder.record(state) or {}).get("scores", {})
+    if primary not in scores:
+        raise ValueError(
+            f"primary: {primary} is no score of the runs, as the first of them shows; there are "
+            f"{', '.join(sorted(scores))}. Correct the study's file, or its evaluation"
+        )
+    twins = [arm for arm in folder.arms_of_run(state.run or "") if arm != job.arm]
+    if twins:
+        error = f"it is the same run as arm {twins[0]}, by other settings; take one of them out"
+        return replace(state, status="failed", run=None, error=error)
+    return state
 
 
 def _ended(jobs: Sequence[Job], options: Options) -> Generator[tuple[Job, State]]:

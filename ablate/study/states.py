@@ -23,11 +23,11 @@ from ablate.config.fingerprint import RESULT_VERSION
 from ablate.config.schema import Settings
 from ablate.study.design import Study
 from ablate.study.guard import Composed, flat
-from ablate.tracking.record import locked, read_json, write_json
+from ablate.tracking.record import locked, read_json, read_kept, write_json
 
 STATES = ("complete", "running", "interrupted", "failed", "missing")
 # of a study's file, what may be told better later without deciding anything
-_PROSE = ("question", "source", "cost", "held_fixed", "expected", "seeds", "levels", "secondary")
+_PROSE = ("question", "source", "file", "cost", "held_fixed", "levels", "secondary")
 _DATA = ("corpus_fingerprint", "tokenizer")  # of a record's data: hashes of documents, tokenizer
 _THREADS = "trainer.threads"  # compute=joblib sets it; it is in every record, and the report says
 # where it is mixed
@@ -53,7 +53,7 @@ class StudyFolder:
     @property
     def lock(self) -> dict[str, Any] | None:
         """What was locked; None before the first run."""
-        found: dict[str, Any] | None = read_json(self.path / "lock.json")
+        found: dict[str, Any] | None = read_kept(self.path / "lock.json", dict)
         return found
 
     def take_lock(self, study: Study, composed: Mapping[str, Composed], today: str) -> None:
@@ -77,8 +77,8 @@ class StudyFolder:
 
     def _data_changes(self, study: Study) -> list[str]:
         """Runs of an arm on other data than its first complete one."""
-        noted = read_json(self.path / "data.json") or {}
-        states = read_json(self.path / "states.json") or {}
+        noted = read_kept(self.path / "data.json", dict) or {}
+        states = read_kept(self.path / "states.json", dict) or {}
         lines = []
         for arm in study.arms:
             first = noted.get(arm)
@@ -95,7 +95,7 @@ class StudyFolder:
 
     def state(self, arm: str, seed: int) -> State:
         """What became of an arm x seed, by the record of its run."""
-        kept = (read_json(self.path / "states.json") or {}).get(arm, {}).get(str(seed))
+        kept = (read_kept(self.path / "states.json", dict) or {}).get(arm, {}).get(str(seed))
         if kept is None:
             return State("missing")
         found = State(**kept)
@@ -115,23 +115,44 @@ class StudyFolder:
         """Keep a state, and what data the arm's first complete run had; several processes may do so
         at once."""
         with locked(self.path):
-            states = read_json(self.path / "states.json") or {}
+            states = read_kept(self.path / "states.json", dict) or {}
             states.setdefault(arm, {})[str(seed)] = dataclasses.asdict(state)
             write_json(self.path / "states.json", states)
-            data = read_json(self.path / "data.json") or {}
+            data = read_kept(self.path / "data.json", dict) or {}
             found = data_of(self.record(state)) if state.status == "complete" else {}
             if found and arm not in data:
                 write_json(self.path / "data.json", {**data, arm: found})
 
+    def asked(self, study: Study) -> dict[str, list[int]]:
+        """Seeds of each arm: those of the study's file, and those of the looks."""
+        seeds = {arm: list(study.seeds) for arm in study.arms}
+        for look in self.looks:
+            for arm, seen in look.get("asked", look["seeds"]).items():
+                if arm in seeds:
+                    seeds[arm] = sorted({*seeds[arm], *seen})
+        return seeds
+
+    def arms_of_run(self, run: str) -> list[str]:
+        """Arms that have this run."""
+        states = read_kept(self.path / "states.json", dict) or {}
+        return [
+            arm for arm, seeds in states.items() if any(s["run"] == run for s in seeds.values())
+        ]
+
     def seeds(self) -> list[int]:
-        """Seeds that were asked for so far, over all looks."""
-        states = read_json(self.path / "states.json") or {}
+        """Seeds that any arm was run at, ended or not."""
+        states = read_kept(self.path / "states.json", dict) or {}
         return sorted({int(seed) for arm in states.values() for seed in arm})
 
     @property
     def looks(self) -> list[dict[str, Any]]:
         """Verdicts drawn so far: {"seeds": {arm: [...]}, "decisions": {arm: {...}}} each."""
-        found: list[dict[str, Any]] = read_json(self.path / "looks.json") or []
+        file = self.path / "looks.json"
+        found: list[dict[str, Any]] = read_kept(file, list) or []
+        if not all(
+            isinstance(look, dict) and {"seeds", "decisions"} <= set(look) for look in found
+        ):
+            raise ValueError(f"{file} is damaged: a look must hold seeds and decisions")
         return found
 
     def add_look(self, look: dict[str, Any]) -> None:
@@ -144,6 +165,7 @@ def lock_content(study: Study, composed: Mapping[str, Composed]) -> dict[str, An
     rule = dataclasses.asdict(study)
     for name in (*_PROSE, "arms", "moves", "common", "name", "scale"):
         rule.pop(name)
+    rule["expected"] = {arm: found.sign for arm, found in study.expected.items()}
     return {
         "rule": rule,
         "arms": {

@@ -19,6 +19,7 @@ from statsmodels.stats.multitest import multipletests
 from statsmodels.stats.power import TTestPower
 
 FLOOR_SHARE = 0.5  # of the median deviation over arms
+APART_SHARE = 0.1  # of the median deviation that the same scores have as if they were not paired
 _MOST_SEEDS = 10_000
 _CELLS = 1_000_000  # of one block of weights (resamples, examples)
 
@@ -93,13 +94,21 @@ def alpha_of_look(look: int, *, total: float = 0.05) -> float:
     return float(total / 2**look)
 
 
-def deviation_floor(differences: Mapping[str, np.ndarray], *, share: float = FLOOR_SHARE) -> float:
-    """A share of the median deviation over the arms of a study; 0 for fewer than two arms.
+def deviation_floor(
+    differences: Mapping[str, np.ndarray],
+    *,
+    share: float = FLOOR_SHARE,
+    apart: Sequence[float] = (),
+) -> float:
+    """A share of the median deviation over two or more arms of a study, or, where it is larger, a
+    smaller share of the median of `apart`: their deviations if nothing were paired.
 
     The median, since an arm that fails has a spread of its own that says nothing about the others.
+    The second holds for a single arm too, and where all arms agree by luck at once.
     """
     spreads = [float(np.std(d, ddof=1)) for d in differences.values() if len(d) > 1]
-    return share * float(np.median(spreads)) if len(spreads) > 1 else 0.0
+    among = share * float(np.median(spreads)) if len(spreads) > 1 else 0.0
+    return max(among, APART_SHARE * float(np.median(apart)) if len(apart) else 0.0)
 
 
 def detectable_effect(

@@ -21,7 +21,7 @@ from ablate.study.design import Study, Tune, merged
 from ablate.study.designs import key_of
 from ablate.study.guard import NEUTRAL, Composed, compose_arm
 from ablate.study.states import StudyFolder
-from ablate.tracking.record import locked, read_json, write_json
+from ablate.tracking.record import locked, read_kept, write_json
 
 # of an arm's overrides, what does not decide which value is best
 _NO_MATTER = (*NEUTRAL, "paths", "tracking", "trainer.threads")
@@ -105,7 +105,7 @@ class Plan:
             for arm, points in self.arms.items()
         }
         with locked(owner.path):
-            every = {**(read_json(owner.path / "tuned.json") or {})}
+            every = {**(read_kept(owner.path / "tuned.json", dict) or {})}
             every |= {arm: dataclasses.asdict(tuned) for arm, tuned in found.items()}
             write_json(owner.path / "tuned.json", every)
         return found
@@ -188,7 +188,7 @@ def applied(study: Study, folder: StudyFolder) -> Study:
 
 def kept(folder: StudyFolder) -> dict[str, Tuned]:
     """What was found so far, by arm."""
-    found = read_json(folder.path / "tuned.json") or {}
+    found = read_kept(folder.path / "tuned.json", dict) or {}
     return {
         arm: Tuned(
             given["rule"],

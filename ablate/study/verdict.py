@@ -81,7 +81,7 @@ def decide(
     pairs = {name: _pairs(arm, baseline) for name, arm in arms.items()}
     differences = {name: found for name, (found, _, _) in pairs.items()}
     if floor is None:
-        floor = stats.deviation_floor(differences)
+        floor = floor_of(arms, baseline)
     measured = {
         name: stats.paired(found, floor=floor) for name, found in differences.items() if len(found)
     }
@@ -112,6 +112,20 @@ def decide(
             here = _forecast(here, margin, stats.alpha_of_look(look + 1) / open_arms)
         decisions[name] = here
     return decisions
+
+
+def floor_of(arms: Mapping[str, ArmScores], baseline: ArmScores) -> float:
+    """Below which no arm's deviation is taken."""
+    pairs = {name: _pairs(arm, baseline) for name, arm in arms.items()}
+    apart = []
+    for name, (_, seeds, _) in pairs.items():
+        if len(seeds) > 1:
+            sides = [[side.by_seed[s] for s in seeds] for side in (arms[name], baseline)]
+            found = stats.pairing(*map(np.array, sides))
+            apart += [found.unpaired] if found is not None else []
+    return stats.deviation_floor(
+        {name: found for name, (found, _, _) in pairs.items()}, apart=apart
+    )
 
 
 def _pairs(

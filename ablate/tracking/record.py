@@ -42,6 +42,26 @@ def read_json(path: Path) -> Any:
         return None
 
 
+def read_kept(path: Path, kind: type) -> Any:
+    """What was kept in a file that nothing can replace, or None where there is no such file.
+
+    Raises:
+        ValueError: it is damaged, or holds something else than a `kind`.
+    """
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    except (UnicodeDecodeError, json.JSONDecodeError):
+        found = None
+    if not isinstance(found, kind):
+        raise ValueError(
+            f"{path} is damaged; put back a copy of it, or move its folder away (runs are kept "
+            "elsewhere; what was locked and decided is forgotten then)"
+        )
+    return found
+
+
 @contextlib.contextmanager
 def locked(folder: Path) -> Iterator[None]:
     """Hold the folder for this process; another one waits, and says so.

@@ -23,9 +23,11 @@ def ablate(tmp_path):
     started = []
 
     def start(*words):
+        flags = [word for word in words if word.startswith("-")]
+        words = [word for word in words if word not in flags]
         started.append(
             subprocess.Popen(
-                [sys.executable, "-m", "ablate", *TINY, *words], cwd=tmp_path, text=True,
+                [sys.executable, "-m", "ablate", *flags, *TINY, *words], cwd=tmp_path, text=True,
                 stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
             )
         )  # fmt: skip

@@ -161,7 +161,7 @@ def killed():
 @pytest.mark.parametrize(("rank", "action"), [(0, broken), (1, broken), (1, killed)])
 def test_a_rank_that_fails_ends_the_others(fit, rank, action):
     start, environment = time.monotonic(), dict(os.environ)
-    with pytest.raises(Exception, match="BrokenError|SIGKILL|Connection closed"):
+    with pytest.raises(Exception, match="BrokenError|SIGKILL|by peer"):
         fit("broken", 2, prepare=at_step(2, rank, action))
     assert time.monotonic() - start < 25
     assert not multiprocessing.active_children()
@@ -181,7 +181,7 @@ def test_what_a_rank_says_to_the_user_arrives_without_its_traceback(fit):
 def test_two_ranks_that_were_killed_continue_bit_for_bit(fit, stop):
     options = {"every": 2, "dropout": 0.1, "micro": 2, "amount": 8}
     straight, result, lines = fit("straight", 2, **options)
-    with pytest.raises(Exception, match="BrokenError|Connection closed"):
+    with pytest.raises(Exception, match="BrokenError|by peer"):
         fit("killed", 2, prepare=at_step(stop, 1, broken), **options)
     resumed, again, lines_again = fit("killed", 2, **options)
     assert again.resumed_from == stop // 2 * 2

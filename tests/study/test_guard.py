@@ -3,10 +3,8 @@
 import pytest
 
 from ablate.config.compose import compose_settings
-from ablate.config.rules import resolve
 from ablate.study import guard
 from ablate.study.design import from_dict
-from ablate.study.states import settings_hash
 
 PAIRS = "synthetic/minimal_pairs/accuracy"
 
@@ -20,6 +18,7 @@ def study_of(arms, *, moves=("masking.*",), primary=PAIRS, common=(), **more):
             "moves": moves if isinstance(moves, dict) else list(moves),
             "seeds": 3,
             "primary": primary,
+            "higher_is_better": not primary.endswith("loss"),
             "margin": 0.01,
             "common": list(common),
             **more,
@@ -72,15 +71,24 @@ def test_where_a_run_is_kept_and_watched_moves_nothing():
 def test_two_arms_with_one_fingerprint_are_refused():
     arms = {"all": ["masking=all_mask"], "by_hand": ["masking.mask_replace_prob=1.0",
             "masking.random_replace_prob=0.0"]}  # fmt: skip
-    study = study_of(arms)
-    composed = guard.compose_arms(study)
-    marks = {arm: settings_hash(resolve(found.settings)) for arm, found in composed.items()}
-    with pytest.raises(ValueError, match="study mine") as found:
-        guard.check_fingerprints(study, marks)
-    assert str(found.value) == (
-        f"study mine: the arms all and by_hand are one and the same run ({marks['all']}); take one "
-        "out"
+    assert refusal(study_of(arms)) == (
+        "study mine: the arms all and by_hand are one and the same run; take one out"
     )
+
+
+def test_the_order_of_tasks_makes_no_other_run():
+    arms = {"one": ["evaluation.tasks=[sentiment,qa]"], "two": ["evaluation.tasks=[qa,sentiment]"]}
+    assert "one and two are one and the same run" in refusal(
+        study_of(arms, moves=["evaluation.tasks"])
+    )
+
+
+def test_a_null_arm_changes_nothing_but_draws_or_means():
+    arms = {"null_rate": ["masking.mask_rate=0.4"]}
+    assert "null_rate moves masking.mask_rate, and the name of an arm" in refusal(study_of(arms))
+    for override in ("replicate.data=1", "attention_backend=eager"):
+        study = study_of({"null_one": [override]}, moves=["replicate.*", "attention_backend"])
+        assert guard.compose_arms(study)
 
 
 def test_an_arm_that_does_not_compose_is_named():

@@ -178,3 +178,26 @@ def test_the_states_survive_as_plain_json(driven, tmp_path):
     states = json.loads((tmp_path / "runs/studies/mine/states.json").read_text())
     assert states["bert"]["0"]["run"].startswith("bert-s0-")
     assert (tmp_path / "runs/single" / states["bert"]["0"]["run"] / "record.json").is_file()
+
+
+def test_a_metric_that_no_run_has_stops_after_the_first(driven, monkeypatch):
+    ran, right = [], runner.run_job
+
+    def run_job(job):
+        ran.append(job)
+        return right(job)
+
+    monkeypatch.setattr(runner, "run_job", run_job)
+    with pytest.raises(ValueError, match="primary: val/tokn/accuracy is no score of the runs") as e:
+        driven(primary="val/tokn/accuracy")
+    assert "val/token_mask/accuracy" in str(e.value)
+    assert len(ran) == 1
+
+
+def test_two_arms_that_come_to_one_run_are_found_when_it_has_run(driven):
+    """How many workers load the data decides nothing, so it is in no fingerprint."""
+    arms = {"bert": [], "workers": ["trainer.num_workers=1"]}
+    found, said = driven(arms=arms, moves=["trainer.num_workers"])
+    assert found.failed == 2
+    assert found.result().decisions["workers"].n == 0
+    assert any("it is the same run as arm bert" in line for line in said)

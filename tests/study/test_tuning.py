@@ -1,6 +1,7 @@
 """Tuning: equal effort for every arm, the best mean kept, and its runs in no table."""
 
 import copy
+import dataclasses
 import json
 from functools import cache
 
@@ -123,7 +124,7 @@ def test_the_choice_is_reused_by_later_commands(driven):
 
 def test_a_report_made_later_reads_the_choice(driven):
     found, _, _ = driven()
-    study = from_dict(STUDY, name="mine")
+    study = dataclasses.replace(from_dict(STUDY, name="mine"), file=found.study.file)
     result = collect(study, compose_arms(study), found.folder)
     assert result == found.result()
     assert f"{RATE}=0.004" in result.arms["rate_30"].overrides
