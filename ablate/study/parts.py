@@ -54,6 +54,11 @@ class Tune:
 
 
 def seeds_of(given: Any) -> tuple[int, ...]:
+    """A number of seeds from 0 on, or a list of them.
+
+    Raises:
+        ValueError: neither, or a seed twice.
+    """
     whole = isinstance(given, int) and not isinstance(given, bool)
     seeds = tuple(range(given)) if whole else tuple(given) if isinstance(given, list) else ()
     right = all(isinstance(s, int) and not isinstance(s, bool) and s >= 0 for s in seeds)
@@ -70,6 +75,11 @@ def lower_is_better(score: str) -> bool:
 
 
 def gate_of(given: Any, of_study: Mapping[str, Any]) -> Gate:
+    """One gate; `of_study` are the arms that there are.
+
+    Raises:
+        ValueError: a key too many or too few, no limit, or an arm that is none.
+    """
     if not isinstance(given, dict) or set(given) - {"score", "above", "why", "arms"}:
         raise ValueError(f"gates: {given} must have score, above, why, and possibly arms")
     above = given.get("above")
@@ -101,6 +111,11 @@ def expectation_of(arm: Any, given: Any, arms: Mapping[str, Any]) -> Expectation
 def tune_of(
     given: Mapping[str, Any], arms: Mapping[str, Sequence[str]], seeds: Sequence[int]
 ) -> Tune:
+    """How arms are tuned before they are compared.
+
+    Raises:
+        ValueError: no grid, a setting that an arm sets itself, or a seed that the study reports.
+    """
     rule = given["tune"]
     keys = ("grid", "seeds", "metric", "higher_is_better")
     if not isinstance(rule, dict) or set(rule) - set(keys) or not {"grid", "seeds"} <= set(rule):

@@ -128,7 +128,7 @@ def test_a_study_file_is_reported_with_its_runs_and_its_lock(plain, tmp_path, ca
     for arm in made.arms.values():
         for seed, state in arm.states.items():
             folder.note(arm.name, seed, state)
-    folder.note("all_mask", 3, State("failed", None, error="ValueError: x"))
+    folder.note("all_mask", 2, State("failed", None, error="ValueError: x"))
     assert main(words) == 0
     readme = (tmp_path / "r" / "half" / "README.md").read_text()
     assert "locked on 2026-11-30" in readme
