@@ -45,6 +45,7 @@ def test_a_failing_arm_is_tried_once_more_and_reported(shell, words):
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+@pytest.mark.slow
 def test_a_killed_worker_costs_its_own_run_alone(shell):
     """As the system does it where memory runs out: the run is tried again, from its checkpoint."""
     found = shell()
