@@ -93,7 +93,8 @@ def study_of(runs_dir, records, primary, *, higher=True):
     base = next(iter(records))
     study = from_dict(
         {
-            "question": "?", "baseline": base, "arms": {arm: [f"tracking.group={arm}"] for arm in records},
+            "question": "?", "baseline": base,
+            "arms": {arm: [f"tracking.group={arm}"] for arm in records},
             "seeds": max(map(len, records.values())), "primary": primary, "margin": 0.01,
             "higher_is_better": higher,
         },
