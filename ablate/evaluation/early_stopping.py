@@ -1,7 +1,7 @@
 """Part of the training examples, kept from training -> the step whose weights are used.
 
 The held-out examples come from *train*, never from a split that is reported: best-of-n on the
-reported one raises a score by about the noise of that split (PEERS.md, 1.6; Dodge et al. 2020).
+reported one raises a score by about the noise of that split (Dodge et al. 2020).
 Which examples they are follows from a named stream, so that arms and the points of a grid share
 them. Of two evaluations with one score the first is kept.
 """

@@ -49,7 +49,7 @@ def _work(words: Sequence[str]) -> None:
     composed = compose_arms(study, options.overrides)
     runs_dir = Path(composed[study.baseline].settings.paths.runs_dir)
     folder = StudyFolder(runs_dir, study)
-    seeds = {arm: sorted({*study.seeds, *folder.seeds()}) for arm in study.arms}
+    seeds = folder.asked(study)
     if words[0] == "plan":
         known = costs(study, composed), measured_speed(study, options.overrides)
         took = evaluation_seconds(study, folder)
