@@ -187,6 +187,11 @@ def check_fingerprints(study: Study, marks: Mapping[str, str]) -> None:
 
 def flat(settings: Settings) -> dict[str, Any]:
     """Dotted names of all settings that say what a run is."""
+    return flat_of(dataclasses.asdict(settings))
+
+
+def flat_of(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """`flat` of settings as mappings, as a run's config.yaml has them."""
     found: dict[str, Any] = {}
 
     def walk(node: Mapping[str, Any], prefix: str) -> None:
@@ -196,8 +201,9 @@ def flat(settings: Settings) -> dict[str, Any]:
             else:
                 found[prefix + name] = value
 
-    walk(dataclasses.asdict(settings), "")
-    found["evaluation.tasks"] = sorted(found["evaluation.tasks"])  # their order decides nothing
+    walk(settings, "")
+    if found.get("evaluation.tasks"):
+        found["evaluation.tasks"] = sorted(found["evaluation.tasks"])  # their order decides nothing
     return {k: v for k, v in found.items() if not any(fnmatchcase(k, n) for n in NEUTRAL)}
 
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ from ablate.config.compose import compose_settings
 from ablate.config.encoder_source import named_settings, with_source
 from ablate.config.rules import resolve
 from ablate.study.design import merged
-from ablate.study.guard import NEUTRAL, flat
+from ablate.study.guard import flat, flat_of
 from ablate.study.states import State
 from ablate.sweep import points
 from ablate.sweep.files import Sweep
@@ -130,15 +129,7 @@ def _runs(runs_dir: Path) -> Iterator[tuple[str, dict[str, Any]]]:
             content = yaml.load((file.parent / "config.yaml").read_text("utf-8"), loader)
         except (OSError, yaml.YAMLError):
             continue
-        yield file.parent.name, dict(_flat(content))
-
-
-def _flat(node: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    for name, value in node.items():
-        if isinstance(value, dict) and value:
-            yield from _flat(value, f"{prefix}{name}.")
-        elif not any(fnmatchcase(prefix + name, pattern) for pattern in NEUTRAL):
-            yield prefix + name, value
+        yield file.parent.name, flat_of(content)
 
 
 def _asked(overrides: Sequence[str]) -> dict[str, Any]:

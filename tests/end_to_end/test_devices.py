@@ -110,6 +110,7 @@ def test_kill_9_of_the_parent_takes_the_ranks_along(ablate, tmp_path):
     assert not any(_alive(child) for child in children)
 
 
+@pytest.mark.slow
 def test_multirun_takes_ddp_fork_and_refuses_ddp(ablate, tmp_path):
     code, said = finish(ablate("-m", "trainer.devices=2", "trainer.strategy=ddp", "seed=0,1"))
     assert code == 2

@@ -112,6 +112,7 @@ def test_killed_at_five_moments_it_ends_in_the_same_bits(shell, undisturbed):
 
 
 @linux
+@pytest.mark.slow
 def test_workers_whose_parent_is_killed_end_and_the_next_command_takes_over(shell, undisturbed):
     found = shell()
     process = found.start(*JOBLIB)

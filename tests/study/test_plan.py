@@ -15,6 +15,7 @@ COMMON = [
 ]  # fmt: skip
 BASE = {
     "question": "Which?", "seeds": 5, "primary": "val/token_mask/loss", "margin": 0.1,
+    "higher_is_better": False,
     "common": COMMON,
 }  # fmt: skip
 FACTORS = {
@@ -77,7 +78,10 @@ def test_sizes_are_those_of_the_model_that_is_built(prepared):
                 "long": ["input_format.max_length=32"], "nsp": ["nsp=true"],
                 "half": ["trainer.global_batch_size=8"], "words": ["tokenizer.vocab_size=300"],
             },
-            "moves": ["*"],
+            "moves": [
+                "encoder.*", "size.*", "optimizer.*", "tokenizer.*", "nsp", "input_format.*",
+                "trainer.*", "evaluation.finetune.*",
+            ],
         },
         name="sizes",
     )  # fmt: skip

@@ -120,6 +120,7 @@ def test_pieces_of_a_killed_offline_run_are_synced_as_one(shell, wandb_server, i
 
 
 @pytest.mark.skipif(shutil.which("strace") is None, reason="needs strace")
+@pytest.mark.slow
 def test_an_offline_run_asks_no_one_for_an_address(shell):
     trace = shell.folder / "trace"
     before = ("strace", "-f", "-qq", "-e", "trace=connect,sendto,sendmmsg", "-o", str(trace))
