@@ -104,12 +104,7 @@ class StudyFolder:
 
     def record(self, state: State) -> dict[str, Any] | None:
         """The record of a run; None where there is none."""
-        if state.run is None:
-            return None
-        found: dict[str, Any] | None = read_json(
-            self.runs_dir / "single" / state.run / "record.json"
-        )
-        return found
+        return record_of(self.runs_dir, state)
 
     def note(self, arm: str, seed: int, state: State) -> None:
         """Keep a state, and what data the arm's first complete run had; several processes may do so
@@ -157,6 +152,14 @@ class StudyFolder:
 
     def add_look(self, look: dict[str, Any]) -> None:
         write_json(self.path / "looks.json", [*self.looks, look])
+
+
+def record_of(runs_dir: Path, state: State) -> dict[str, Any] | None:
+    """The record of a state's run; None where there is none."""
+    if state.run is None:
+        return None
+    found: dict[str, Any] | None = read_json(runs_dir / "single" / state.run / "record.json")
+    return found
 
 
 def lock_content(study: Study, composed: Mapping[str, Composed]) -> dict[str, Any]:

@@ -19,6 +19,7 @@ from ablate.config.encoder_source import named_settings, with_source
 from ablate.config.rules import resolve
 from ablate.study.design import merged
 from ablate.study.guard import flat, flat_of
+from ablate.study.parts import lower_is_better
 from ablate.study.states import State
 from ablate.sweep import points
 from ablate.sweep.files import Sweep
@@ -79,7 +80,7 @@ def collect(
     shown = metric or sweep.metric
     if shown is None:
         raise ValueError(f"{sweep.path} names no metric; type --metric SCORE")
-    maximize = sweep.maximize if shown == sweep.metric else _is_higher_better(shown)
+    maximize = sweep.maximize if shown == sweep.metric else not lower_is_better(shown)
     states = folder.states()
     runs = list(_runs(folder.runs_dir))
     known = list(states.values())
@@ -111,10 +112,6 @@ def collect(
         raise ValueError(f"no run has the score {shown}; there are: {', '.join(there)}")
     by_settings = len(found) if guessed else by_settings
     return SweepResult(folder.name, sweep, found, common, shown, maximize, by_settings, guessed)
-
-
-def _is_higher_better(metric: str) -> bool:
-    return not metric.endswith(("loss", "bits_per_byte", "perplexity"))
 
 
 def _runs(runs_dir: Path) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -15,7 +15,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ablate.study.states import State
+from ablate.study.states import State, record_of
 from ablate.sweep.files import Sweep
 from ablate.sweep.points import Point, key_of
 from ablate.tracking.record import locked, read_json, write_atomically, write_json
@@ -90,11 +90,7 @@ class SweepFolder:
 
     def record(self, state: State) -> dict[str, Any] | None:
         """The record of a run; None where there is none."""
-        if state.run is None:
-            return None
-        path = self.runs_dir / "single" / state.run / "record.json"
-        found: dict[str, Any] | None = read_json(path)
-        return found
+        return record_of(self.runs_dir, state)
 
 
 def identity_of(
