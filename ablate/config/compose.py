@@ -115,6 +115,11 @@ def all_keys(node: Any = Settings, prefix: str = "") -> list[str]:
 
 def unknown_key(name: str) -> str:
     """Message for a setting that does not exist, with the nearest ones that do."""
+    if name.split(".")[0] == "compute":
+        return (
+            f"{name} says where runs of a study or sweep are computed; type it with study=NAME, "
+            "or with python -m ablate.sweep FILE"
+        )
     keys = all_keys()
     tails = {key.split(".")[-1]: key for key in reversed(keys)}
     near = difflib.get_close_matches(name, keys, n=3, cutoff=0.6)

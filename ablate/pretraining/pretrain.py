@@ -18,6 +18,7 @@ from typing import Any
 
 import pytorch_lightning as pl
 from pytorch_lightning.loggers import Logger
+from pytorch_lightning.plugins.environments import LightningEnvironment
 
 from ablate.inputs.datamodule import PretrainingData
 from ablate.pretraining import distributed
@@ -99,7 +100,8 @@ def pretrain(
         "use_distributed_sampler": False,
         "log_every_n_steps": 10**9,
     }
-    trainer = pl.Trainer(devices=1, **settings)
+    # one process, whatever the environment of a cluster's job says
+    trainer = pl.Trainer(devices=1, plugins=[LightningEnvironment()], **settings)
     start, rate = time.perf_counter(), None
     checkpoint = resume_from and str(resume_from[0])
     if total and strategy is None:

@@ -6,15 +6,12 @@ retried; `force` runs a finished one again from its beginning, in the same folde
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import os
 import re
 import shutil
-import signal
-import threading
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +19,7 @@ from ablate.config.fingerprint import fingerprint, run_identity
 from ablate.config.schema import Settings
 from ablate.evaluation.measurement import Measurement
 from ablate.pretraining import machine
-from ablate.pretraining.interrupted import Interrupted
+from ablate.pretraining.interrupted import stoppable
 from ablate.run.arm import Arm, make_folder, prepare
 from ablate.run.measurements import finetune_arguments, measurements
 from ablate.run.shown import masked_rows, score_table
@@ -71,23 +68,6 @@ def run(given: Settings, *, overrides: Sequence[str] = (), quiet: bool = False) 
         folder = RunFolder(path)
         _run(arm, wanted, folder, name=name, mark=mark, overrides=overrides, quiet=quiet)
         return {**folder.record, "folder": path.name}
-
-
-@contextlib.contextmanager
-def stoppable() -> Iterator[None]:
-    """SIGTERM raises `Interrupted` wherever it comes, so that the record says so."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-
-    def stop(signum: int, frame: Any) -> None:
-        raise Interrupted(signum, "outside training")
-
-    before = signal.signal(signal.SIGTERM, stop)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 def _run(

@@ -1,34 +1,29 @@
-"""Runs of a study -> their states as they end, on workers that end with the process that drives.
+"""Runs of a study or sweep -> their states as they end, wherever they are computed.
 
-Each worker is a loky executor of its own (joblib's). `joblib.Parallel` shares one among all
-workers, and where the system kills one of them, for memory as a rule, everything that was given to
-it ends; here that is one run, and a new worker takes the place. Workers lead sessions of their own,
-so that Ctrl-C reaches the driving process alone, which asks each of them once to stop.
+Serial ones run in the process of the command; others in a `Pool` of jobs, of joblib
+(`study.local_workers`) or of submitit (`study.cluster`). A failure is a state; a signal to the
+command asks every job to stop, hands out what they answer and goes on its way.
 """
 
 from __future__ import annotations
 
-import contextlib
-import os
-import signal
+import functools
 import sys
-import threading
-import time
 import traceback
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, BrokenExecutor, Future, wait
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Generic, Protocol, TypeVar
 
 from ablate.config.compose import compose_settings
 from ablate.config.failures import raised_by_us
+from ablate.study.computes import Compute
 from ablate.study.states import State, settings_hash
 
-_KILLED = State("failed", error="its process was killed, most likely because memory ran out")
-_NOT_BEGUN = State("interrupted", error="stopped before it had begun")
-WATCH_SECONDS = 0.5  # how often a worker looks whether it is still wanted
-GRACE_SECONDS = 60.0  # for the step in progress and its checkpoint, after the parent has gone
-_THREAD_POOLS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+NOT_BEGUN = State("interrupted", error="stopped before it had begun")
+J = TypeVar("J")  # a Job, or what has one
+Handle = TypeVar("Handle")
 
 
 @dataclass(frozen=True)
@@ -58,142 +53,112 @@ def run_job(job: Job) -> State:
     return State("complete", record["folder"], mark)
 
 
-def run_there(job: Job) -> State:
-    """`run_job` on a worker: a signal is its answer, since the exception would stay there."""
+def is_signal(error: BaseException) -> bool:
+    """Whether somebody stopped us, as opposed to something going wrong."""
+    return isinstance(error, KeyboardInterrupt) or hasattr(error, "exit_code")
+
+
+class Pool(Protocol, Generic[Handle]):
+    """Where jobs run beside each other."""
+
+    stopping: str  # what a person reads of the jobs that are asked to stop
+
+    def give(self, work: Callable[[Any], State], job: Any) -> Handle:
+        """Start a job."""
+
+    def wait(self, handles: Sequence[Handle]) -> list[Handle]:
+        """Those that have ended, as soon as there are any."""
+
+    def state(self, handle: Handle) -> State:
+        """What an ended job came to; `failed` where it gave no answer."""
+
+    def ask_to_stop(self, handle: Handle) -> None:
+        """Let it finish its step and keep a checkpoint."""
+
+    def close(self) -> None:
+        """End what still runs, and the pool."""
+
+
+def run_all(
+    work: Callable[[J], State], jobs: Sequence[J], compute: Compute, folder: Path
+) -> Generator[tuple[J, State]]:
+    """(job, what `work` made of it) as they end, where `compute` says; after a signal come the
+    states of the jobs that it stopped.
+
+    Args:
+        folder: of the study or sweep; a pool may keep there what is needed to find its jobs.
+
+    Raises:
+        ValueError: `compute` is not possible here.
+    """
+    if compute.kind == "serial":
+        return one_by_one(work, jobs)
+    return ended(functools.partial(answered, work), jobs, _pool(compute, folder), compute.jobs)
+
+
+def _pool(compute: Compute, folder: Path) -> Pool[Any]:
+    if compute.kind == "joblib":
+        from ablate.study.local_workers import Workers
+
+        return Workers(compute.threads)
+    from ablate.study.cluster import Cluster
+
+    return Cluster(compute, folder)
+
+
+def one_by_one(work: Callable[[J], State], jobs: Sequence[J]) -> Generator[tuple[J, State]]:
+    """All of them here, one after another."""
+    for job in jobs:
+        try:
+            state = work(job)
+        except BaseException as error:
+            if is_signal(error):
+                yield job, State("interrupted", error=str(error))
+            raise
+        yield job, state
+
+
+def answered(work: Callable[[J], State], job: J) -> State:
+    """`work` elsewhere: a signal is its answer, since the exception would stay there."""
     try:
-        return run_job(job)
+        return work(job)
     except BaseException as error:
         if not is_signal(error):
             raise
         return State("interrupted", error=str(error))
 
 
-def is_signal(error: BaseException) -> bool:
-    """Whether somebody stopped us, as opposed to something going wrong."""
-    return isinstance(error, KeyboardInterrupt) or hasattr(error, "exit_code")
-
-
 def ended(
-    work: Callable[[Job], State], jobs: Sequence[Job], *, workers: int, threads: int
-) -> Generator[tuple[Job, State]]:
-    """(job, what `work` made of it) as they end; `failed` where the job's process was killed.
-
-    A signal to this process asks every worker to stop; what they answer is handed out before the
-    signal goes on its way. A second one kills them.
-
-    Raises:
-        ValueError: joblib is not installed.
-    """
-    waiting, idle = deque(jobs), list[_Worker]()
-    busy: _Busy = {}
+    work: Callable[[J], State], jobs: Sequence[J], pool: Pool[Handle], size: int
+) -> Generator[tuple[J, State]]:
+    """Like `run_all`, at most `size` jobs of a pool at once. A second signal ends them at once."""
+    waiting = deque(jobs)
+    busy: dict[Handle, J] = {}
     try:
         while waiting or busy:
-            while waiting and len(busy) < workers:
-                worker = idle.pop() if idle else _Worker(threads)
-                with contextlib.suppress(BrokenExecutor):  # killed while it had nothing to do
-                    future = worker.give(work, waiting[0])
-                    busy[future] = worker, waiting.popleft()
-            for future in wait(busy, return_when=FIRST_COMPLETED).done:
-                worker, job = busy.pop(future)
-                state = _state(future)
-                idle += [worker] * (state is not None)
-                yield job, state or _KILLED
+            while waiting and len(busy) < size:
+                handle = pool.give(work, waiting[0])
+                busy[handle] = waiting.popleft()
+            for handle in pool.wait(list(busy)):
+                job = busy.pop(handle)
+                yield job, pool.state(handle)
     except GeneratorExit:  # the signal came while the caller had the turn
-        deque(_stopped(busy), maxlen=0)
+        deque(_stopped(pool, busy), maxlen=0)
         raise
     except BaseException:
-        yield from _stopped(busy)
+        yield from _stopped(pool, busy)
         raise
     finally:
-        for worker, _ in busy.values():
-            worker.kill()
-        for worker in idle:
-            worker.end()
+        pool.close()
 
 
-class _Worker:
-    """One process that does one job after another."""
-
-    def __init__(self, threads: int) -> None:
-        try:
-            from joblib.externals.loky import ProcessPoolExecutor
-        except ImportError:
-            raise ValueError(
-                "compute=joblib needs joblib; type pip install 'ablate[cluster]', or compute=serial"
-            ) from None
-        self._pool = ProcessPoolExecutor(
-            1,
-            initializer=_begin,
-            initargs=(os.getpid(),),
-            env=dict.fromkeys(_THREAD_POOLS, str(threads)),
-        )
-
-    def give(self, work: Callable[[Job], State], job: Job) -> Future[State]:
-        given: Future[State] = self._pool.submit(_there, work, job, os.getpid())
-        return given
-
-    def ask_to_stop(self) -> None:
-        for pid in list(self._pool._processes):
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGTERM)
-
-    def end(self) -> None:
-        self._pool.shutdown(wait=True)
-
-    def kill(self) -> None:
-        self._pool.shutdown(wait=True, kill_workers=True)
-
-
-_Busy = dict[Future[State], tuple[_Worker, Job]]
-
-
-def _state(future: Future[State]) -> State | None:
-    """What the job came to; None where its worker was killed."""
-    try:
-        return future.result()
-    except BrokenExecutor:
-        return None
-
-
-def _stopped(busy: _Busy) -> Iterator[tuple[Job, State]]:
+def _stopped(pool: Pool[Handle], busy: dict[Handle, J]) -> Iterator[tuple[J, State]]:
     """Ask all to stop, and hand out what they answer."""
     if not busy:
         return
-    print(
-        f"ablate: stopping; {len(busy)} runs finish their step and keep a checkpoint; once more "
-        "kills them",
-        file=sys.stderr,
-        flush=True,
-    )
-    for worker, _ in busy.values():
-        worker.ask_to_stop()
+    print(f"ablate: stopping; {len(busy)} {pool.stopping}", file=sys.stderr, flush=True)
+    for handle in busy:
+        pool.ask_to_stop(handle)
     while busy:
-        for future in wait(busy, return_when=FIRST_COMPLETED).done:
-            worker, job = busy.pop(future)
-            state = _state(future)
-            if state is not None:
-                worker.end()
-            yield job, state or _NOT_BEGUN
-
-
-def _begin(parent: int) -> None:
-    """Once in each worker."""
-    os.setsid()
-    threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
-
-
-def _end_with(parent: int) -> None:
-    """Stop where the parent is gone, however it went: first as a signal asks to, then at once."""
-    while os.getppid() == parent:
-        time.sleep(WATCH_SECONDS)
-    os.kill(os.getpid(), signal.SIGTERM)
-    time.sleep(GRACE_SECONDS)
-    os._exit(1)
-
-
-def _there(work: Callable[[Job], State], job: Job, parent: int) -> State:
-    try:
-        return work(job)
-    finally:
-        if os.getppid() != parent:  # nobody waits for the answer, nor will there be another job
-            os._exit(1)
+        for handle in pool.wait(list(busy)):
+            yield busy.pop(handle), pool.state(handle)

@@ -7,21 +7,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ablate.config.compose import conf_dir
+from ablate.study.computes import Compute, split
 from ablate.study.design import Study, load
 
-COMPUTES = ("serial", "joblib")
 _FIRST = "python -m ablate study=replacement_rule"
 
 
 @dataclass
 class Options:
-    """`more_seeds` adds to the undecided arms and the baseline; `jobs` runs go side by side."""
+    """`more_seeds` adds to the undecided arms and the baseline."""
 
     study: str
     scale: str | None = None
     more_seeds: int = 0
-    compute: str = "serial"
-    jobs: int = 1
+    compute: Compute = field(default_factory=Compute)
     overrides: list[str] = field(default_factory=list)
 
 
@@ -36,8 +35,9 @@ def parse(words: Sequence[str]) -> Options:
     Raises:
         ValueError: a bad value, or an option that belongs elsewhere.
     """
-    options = Options("")
-    for word in words:
+    compute, rest = split(words)
+    options = Options("", compute=compute)
+    for word in rest:
         name, sign, value = word.partition("=")
         if name == "study":
             if options.study:
@@ -47,10 +47,6 @@ def parse(words: Sequence[str]) -> Options:
             options.scale = value
         elif name == "study.more_seeds":
             options.more_seeds = _number(word, value, 0)
-        elif name == "compute":
-            options.compute = value
-        elif name == "compute.jobs":
-            options.jobs = _number(word, value, 1)
         elif not sign or word.startswith("-"):
             raise ValueError(
                 f"{word} is no override of a study; type {_FIRST} key=value ... (a study runs all "
@@ -63,15 +59,6 @@ def parse(words: Sequence[str]) -> Options:
             )
         else:
             options.overrides.append(word)
-    if options.compute not in COMPUTES:
-        raise ValueError(
-            f"compute={options.compute} is not possible; allowed: {', '.join(COMPUTES)}. "
-            "For example compute=joblib compute.jobs=2"
-        )
-    if options.jobs > 1 and options.compute == "serial":
-        raise ValueError(
-            f"compute.jobs={options.jobs} has no effect on compute=serial; type compute=joblib"
-        )
     return options
 
 

@@ -12,14 +12,14 @@ import contextlib
 import copy
 import itertools
 import time
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from ablate.pretraining import machine
-from ablate.study import compute, tuning
+from ablate.pretraining.interrupted import stoppable
+from ablate.study import tuning
 from ablate.study.collect import StudyResult, collect, look_of
-from ablate.study.compute import Job, is_signal, run_job, run_there
+from ablate.study.compute import Job, run_all, run_job
 from ablate.study.design import Study, merged
 from ablate.study.guard import Composed, compose_arms
 from ablate.study.options import Options, open_study
@@ -58,8 +58,7 @@ def drive(
     """
     study = study or open_study(options.study, options.scale)
     extra = list(options.overrides)
-    if options.compute == "joblib":
-        extra = merged(extra, [f"trainer.threads={_threads(options.jobs)}", "evaluation.jobs=1"])
+    extra = merged(extra, options.compute.overrides(extra))
     composed = compose_arms(study, extra)
     runs_dir = Path(composed[study.baseline].settings.paths.runs_dir)
     folder = StudyFolder(runs_dir, study)
@@ -177,12 +176,11 @@ def _run_all(
     """The jobs that failed."""
     if not jobs:
         return []
-    from ablate.run.single import stoppable
-
     began = time.monotonic()
     failed = []
-    with stoppable(), contextlib.closing(_ended(jobs, options)) as ended:
-        for number, (job, state) in enumerate(ended, 1):
+    ended = run_all(run_job, jobs, options.compute, folder.path)
+    with stoppable(), contextlib.closing(ended) as found:
+        for number, (job, state) in enumerate(found, 1):
             if primary is not None and state.status == "complete":
                 state = _judged(job, state, folder, primary)
             folder.note(job.arm, job.seed, state)
@@ -214,23 +212,3 @@ def _judged(job: Job, state: State, folder: StudyFolder, primary: str) -> State:
         error = f"it is the same run as arm {twins[0]}, by other settings; take one of them out"
         return replace(state, status="failed", run=None, error=error)
     return state
-
-
-def _ended(jobs: Sequence[Job], options: Options) -> Generator[tuple[Job, State]]:
-    """(job, state) as they end, here or on workers; a signal comes after an `interrupted` one."""
-    if options.compute != "serial":
-        threads = _threads(options.jobs)
-        yield from compute.ended(run_there, jobs, workers=options.jobs, threads=threads)
-        return
-    for job in jobs:
-        try:
-            state = run_job(job)
-        except BaseException as error:
-            if is_signal(error):
-                yield job, State("interrupted", error=str(error))
-            raise
-        yield job, state
-
-
-def _threads(jobs: int) -> int:
-    return max(machine.available_cores() // jobs, 1)

@@ -1,18 +1,14 @@
-"""Points -> their states as they end: one after another here, or side by side on worker processes.
+"""One point of a sweep as a job, wherever it is computed.
 
 A point is an ordinary run of its overrides (`study.compute.run_job`), so a finished one is looked
 up and not trained again, an interrupted one is continued, and two shells that reach one point wait
-for each other. A failure is a state; a signal ends the sweep, which the same command continues.
+for each other.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from ablate.pretraining import machine
-from ablate.study import compute
 from ablate.study.compute import Job, is_signal, run_job
 from ablate.study.states import State
 from ablate.sweep.points import Point
@@ -29,28 +25,8 @@ class PointJob:
     stop: Stop | None = None
 
 
-def threads_for(jobs: int) -> int:
-    """Threads of each of so many workers."""
-    return max(machine.available_cores() // jobs, 1)
-
-
-def ended(jobs: Sequence[PointJob], workers: int) -> Generator[tuple[PointJob, State]]:
-    """(point, state) as they end; a signal comes after an `interrupted` one."""
-    if workers > 1 and len(jobs) > 1:
-        pool: Any = compute.ended  # typed for a study's jobs, which is no matter to it
-        yield from pool(_there, jobs, workers=workers, threads=threads_for(workers))
-        return
-    for one in jobs:
-        try:
-            state = _run(one)
-        except BaseException as error:
-            if is_signal(error):
-                yield one, State("interrupted", error=str(error))
-            raise
-        yield one, state
-
-
-def _run(one: PointJob) -> State:
+def run_point(one: PointJob) -> State:
+    """Run it; a failure is a state and no exception, a signal is one."""
     if one.stop is None:
         return run_job(one.job)
     watch = None
@@ -61,13 +37,3 @@ def _run(one: PointJob) -> State:
         if watch is None or watch.fired is None or not is_signal(error):
             raise
         return State("stopped", error=watch.fired)
-
-
-def _there(one: PointJob) -> State:
-    """`_run` on a worker: a signal is its answer, since the exception would stay there."""
-    try:
-        return _run(one)
-    except BaseException as error:
-        if not is_signal(error):
-            raise
-        return State("interrupted", error=str(error))

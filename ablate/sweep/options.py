@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NoReturn
 
+from ablate.study.computes import Compute, split
+
 PROGRAM = "python -m ablate.sweep"
 SAMPLERS = ("tpe", "gp")
 _EPILOG = f"""\
@@ -19,6 +21,7 @@ Examples:
   {PROGRAM} sweeps/mask_rate.yaml --jobs 2 budget=smoke --name mask_rate-smoke
   {PROGRAM} sweeps/learning_rate.yaml --count 20
   {PROGRAM} sweeps/bayes.yaml --count 20 --sampler gp
+  {PROGRAM} sweeps/mask_rate.yaml compute=submitit_slurm compute.partition=gpu compute.gpus=1
   python -m ablate.report sweep:mask_rate
 """
 
@@ -29,7 +32,7 @@ class Options:
 
     file: str
     count: int | None = None
-    jobs: int = 1
+    compute: Compute = field(default_factory=Compute)
     seed: int = 0
     name: str | None = None
     sampler: str = "tpe"
@@ -60,7 +63,9 @@ def parse(argv: Sequence[str]) -> Options:
     )
     parser.add_argument("file", metavar="FILE", help="a sweep file, or the name of a packaged one")
     parser.add_argument("--count", type=int, help="points in all (random and bayes need it)")
-    parser.add_argument("--jobs", type=int, default=1, help="points side by side (default 1)")
+    parser.add_argument(
+        "--jobs", type=int, help="points side by side: compute=joblib compute.jobs="
+    )
     parser.add_argument("--seed", type=int, default=0, help="of the draws, not of the runs")
     parser.add_argument("--name", help="of the sweep (default: the file's)")
     parser.add_argument("--sampler", default="tpe", choices=SAMPLERS, help="of method: bayes")
@@ -74,7 +79,14 @@ def parse(argv: Sequence[str]) -> Options:
     wrong = [word for word in found.overrides if "=" not in word]
     if wrong:
         raise ValueError(f"{wrong[0]} is no override; type {PROGRAM} FILE key=value ...")
-    return Options(**vars(found))
+    jobs = vars(found).pop("jobs")
+    words = list(found.overrides)
+    if jobs is not None and any(word.startswith("compute=") for word in words):
+        words.append(f"compute.jobs={jobs}")
+    elif jobs is not None and jobs > 1:
+        words += ["compute=joblib", f"compute.jobs={jobs}"]
+    compute, found.overrides = split(words)
+    return Options(**vars(found), compute=compute)
 
 
 def find_file(given: str) -> Path:

@@ -16,15 +16,16 @@ from pathlib import Path
 
 from ablate.config.compose import compose_settings
 from ablate.config.schema import Settings
-from ablate.run.single import arm_name, stoppable
-from ablate.study.compute import Job
+from ablate.pretraining.interrupted import stoppable
+from ablate.run.single import arm_name
+from ablate.study.compute import Job, run_all
 from ablate.study.design import merged
 from ablate.study.designs import key_of as setting_of
 from ablate.study.states import State, settings_hash
 from ablate.sweep import bayes, points, stopping
 from ablate.sweep.files import Sweep
 from ablate.sweep.folder import PointState, SweepFolder, score_of
-from ablate.sweep.jobs import PointJob, ended, threads_for
+from ablate.sweep.jobs import PointJob, run_point
 from ablate.sweep.options import Options
 from ablate.sweep.points import Point, key_of, words_of
 
@@ -48,10 +49,7 @@ class _Run:
         self.sweep, self.options, self.say = sweep, options, say
         extra = merged(sweep.fixed, options.overrides)
         self._refuse(extra)
-        self.extra = extra
-        if options.jobs > 1:
-            threads = [f"trainer.threads={threads_for(options.jobs)}", "evaluation.jobs=1"]
-            self.extra = merged(extra, threads)
+        self.extra = merged(extra, options.compute.overrides(extra))
         self.common: Settings = self._check()
         runs_dir = Path(self.common.paths.runs_dir)
         self.folder = SweepFolder(runs_dir, options.name or sweep.name)
@@ -151,7 +149,8 @@ class _Run:
 
     def run(self, jobs: Sequence[PointJob], total: int, left: int) -> bool:
         """Run them; False where the sweep is to end before its last point."""
-        with stoppable(), contextlib.closing(ended(jobs, self.options.jobs)) as found:
+        ended = run_all(run_point, jobs, self.options.compute, self.folder.path)
+        with stoppable(), contextlib.closing(ended) as found:
             for one, state in found:
                 left -= 1
                 noted = self.note(one, state)
@@ -230,7 +229,7 @@ def _drive_bayes(run: _Run) -> list[PointState]:
     ready = sum(run.is_complete(one.point) for one in asked.values() if one.number < total)
     run.say(f"sweep {run.folder.name}: {total} points, {ready} of them ended")
     left = total - ready
-    for numbers in _rounds(total, run.options.jobs):
+    for numbers in _rounds(total, run.options.compute.jobs):
         fresh = [number for number in numbers if number not in asked]
         known = [one for number, one in sorted(asked.items()) if number < numbers[-1] + 1]
         found = bayes.next_points(

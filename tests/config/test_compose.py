@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parent.parent
 OPTIONS = [
     f"{path.parent.relative_to(conf_dir()).as_posix()}={path.stem}"
     for path in sorted(conf_dir().rglob("*.yaml"))
-    if path.parent != conf_dir() and path.parent.name not in ("task", "study")
+    if path.parent != conf_dir() and path.parent.name not in ("task", "study", "compute")
 ]
 NEEDS = {
     "corpus=files": ["corpus.path=x.txt", "evaluation=none"],
@@ -55,6 +55,8 @@ def test_groups_carry_the_fields_of_the_schema():
     [
         (["masking=all_msk"], ["masking=all_msk", "all_mask", "whole_word"]),
         (["nps=true"], ["no setting nps", "nsp"]),
+        (["compute=joblib"], ["study=NAME", "ablate.sweep"]),
+        (["compute.jobs=2"], ["study=NAME", "ablate.sweep"]),
         (["masking.mask_rat=0.2"], ["masking.mask_rate"]),
         (["nsp=maybe"], ["nsp", "maybe"]),
         (["seed=1.5"], ["seed", "1.5"]),

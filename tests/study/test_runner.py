@@ -6,6 +6,7 @@ import pytest
 import yaml
 
 from ablate.study import runner
+from ablate.study.computes import Compute
 from ablate.study.options import Options, asks_for_study, parse
 from ablate.study.plan import status_lines
 from ablate.study.states import State
@@ -162,11 +163,11 @@ def test_the_guard_refuses_before_anything_runs(driven, tmp_path, changes, says)
 
 def test_words_of_a_command_line():
     words = ["study=x", "scale=smoke", "compute=joblib", "compute.jobs=2", "size=tiny"]
-    assert parse(words) == Options("x", "smoke", 0, "joblib", 2, ["size=tiny"])
+    assert parse(words) == Options("x", "smoke", 0, Compute("joblib", jobs=2), ["size=tiny"])
     assert asks_for_study(words)
     assert not asks_for_study(["masking=all_mask"])
     for word, says in (
-        ("seed=3", "study.more_seeds"), ("-m", "no place here"), ("compute.jobs=0", "at least 1"),
+        ("seed=3", "study.more_seeds"), ("-m", "no place here"),
         ("compute=slurm", "serial, joblib"), ("study.more_seeds=x", "at least 0"),
     ):  # fmt: skip
         with pytest.raises(ValueError, match=says):

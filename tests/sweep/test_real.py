@@ -9,7 +9,7 @@ import pytest
 from ablate.study.compute import Job
 from ablate.sweep import stopping
 from ablate.sweep.folder import SweepFolder
-from ablate.sweep.jobs import PointJob, ended
+from ablate.sweep.jobs import PointJob, run_point
 
 COMMON = [
     "budget.clock=steps", "budget.amount=12", "evaluation=none", "tracking=none",
@@ -47,7 +47,7 @@ def test_a_bad_point_is_ended_early_and_keeps_its_checkpoint(tmp_path, monkeypat
     stop = stopping.Stop(rule, "val/token_mask/loss", 0, tmp_path / "runs/sweeps/tiny")
     words = [w for w in COMMON if not w.startswith(("budget.amount", "trainer.num_valid"))]
     words += ["budget.amount=400", "trainer.num_validations=8", "arm=bad"]
-    ((_, state),) = ended([PointJob(0, {}, Job("bad", 0, words), stop)], 1)
+    state = run_point(PointJob(0, {}, Job("bad", 0, words), stop))
     assert state.status == "stopped"
     assert "ended early at value 1 of 8: val/token_mask/loss" in state.error
     (record,) = tmp_path.glob("runs/single/bad-*/record.json")
