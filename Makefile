@@ -4,6 +4,7 @@ PY ?= python3
 BIN := .venv/bin
 ARGS ?=
 PYTEST ?=
+SPREAD := -n auto --maxprocesses 4 --dist loadfile
 export WANDB_ERROR_REPORTING ?= false
 
 .venv/.stamp: pyproject.toml constraints.txt
@@ -14,14 +15,14 @@ export WANDB_ERROR_REPORTING ?= false
 run: .venv/.stamp ## one arm on the built-in data
 	$(BIN)/python -m ablate $(ARGS)
 
-test: .venv/.stamp ## the test suite
-	env -u WANDB_API_KEY $(BIN)/python -m pytest -q $(PYTEST)
+test: .venv/.stamp ## the test suite, on up to four processes
+	env -u WANDB_API_KEY $(BIN)/python -m pytest -q $(SPREAD) $(PYTEST)
 
 check: .venv/.stamp ## what CI asks of a change: lint, format, types, tests
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
-	env -u WANDB_API_KEY $(BIN)/python -m pytest -q $(PYTEST)
+	env -u WANDB_API_KEY $(BIN)/python -m pytest -q $(SPREAD) $(PYTEST)
 
 study: .venv/.stamp ## planted answers: four arms must lose, one must win, the null must not be called
 	$(BIN)/python -m ablate study=planted compute=joblib compute.jobs=2 tracking=none $(ARGS)

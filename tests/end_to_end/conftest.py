@@ -2,16 +2,20 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from pathlib import Path
 
 import pytest
 import yaml
 
 STEPS = 40
+# of a record, what no two processes have in common: how long they took, and what they were
+NOT_RESULTS = {"timings", "provenance"}
 COMMON = [
     "budget.clock=steps", f"budget.amount={STEPS}", "evaluation=none", "tracking=none",
     "corpus.num_documents=300", "corpus.validation_fraction=0.1", "trainer.threads=1",
@@ -42,7 +46,7 @@ def _plainly():
 class Shell:
     """A folder with a study in it, and the command that drives it."""
 
-    steps = STEPS
+    steps, runs = STEPS, 4
 
     def __init__(self, folder: Path, **changes):
         self.folder, self.started = folder, []
@@ -111,6 +115,46 @@ class Shell:
         except FileNotFoundError:
             return False
 
+    def assert_same_as(self, reference, *, but=()):
+        """Every file of the runs, the weights among them, and of the report is the same."""
+        for kind in ("pretrained", "single"):
+            theirs, mine = reference.records(kind), self.records(kind)
+            assert set(mine) == set(theirs)
+            assert len(mine) == self.runs
+            for name, record in mine.items():
+                for key in record.keys() | theirs[name].keys():
+                    if key not in {*NOT_RESULTS, *but}:
+                        assert record.get(key) == theirs[name].get(key), f"{name}: {key}"
+        compared = Counter()
+        for pattern in ("runs/pretrained/*/*", "runs/single/*/*", "reports/**/*"):
+            for path in reference.folder.glob(pattern):
+                if path.is_file() and path.name not in ("record.json", ".lock", *but):
+                    other = self.folder / path.relative_to(reference.folder)
+                    assert text_of(other) == text_of(path), other
+                    compared[path.name] += 1
+        assert compared["model.safetensors"] == self.runs
+        assert compared["metrics.jsonl"] == 2 * self.runs
+        assert compared["verdicts.json"] == compared["report.html"] == 1
+
+    def assert_trained_once(self):
+        """Each step of each run is logged once."""
+        files = list(self.folder.glob("runs/pretrained/*/metrics.jsonl"))
+        assert len(files) == self.runs
+        for file in files:
+            rows = [json.loads(line) for line in file.read_text().splitlines()]
+            steps = [row["step"] for row in rows if "train/loss" in row]
+            assert steps == list(range(1, max(steps) + 1))
+            assert len(steps) == self.steps
+
+
+def text_of(path):
+    """Of a report all but its line on git's state, which may change while a test runs."""
+    content = path.read_bytes()
+    if path.suffix not in (".md", ".html"):
+        return content
+    lines = content.splitlines()
+    return [x for x in lines if not re.search(rb"commit: |MIXED COMMITS", x)]
+
 
 @pytest.fixture(scope="module")
 def shell(tmp_path_factory):
@@ -128,3 +172,11 @@ def shell(tmp_path_factory):
             if process.poll() is None:
                 process.send_signal(signal.SIGKILL)
                 process.wait()
+
+
+@pytest.fixture(scope="module")
+def undisturbed(shell):
+    """The study run once, to its end."""
+    found = shell()
+    assert found.finish() == 0, found.said
+    return found

@@ -4,73 +4,19 @@ twice, and nothing of it works on alone."""
 import json
 import os
 import random
-import re
 import signal
 import sys
 import time
-from collections import Counter
 
 import pytest
 
-# of a record, what no two processes have in common: how long they took, and what they were
-NOT_RESULTS = {"timings", "provenance"}
 JOBLIB = ("compute=joblib", "compute.jobs=2")
-RUNS = 4
 linux = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 EVALUATED = [
     "evaluation=synthetic", "evaluation.tasks=[acceptability]", "evaluation.num_train_examples=64",
     "evaluation.num_validation_examples=32", "evaluation.pairs_per_paradigm=2",
     "evaluation.finetune.min_steps=20", "evaluation.finetune.num_epochs=1", "evaluation.jobs=1",
 ]  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def undisturbed(shell):
-    """The study run once, to its end."""
-    found = shell()
-    assert found.finish() == 0, found.said
-    return found
-
-
-def assert_same(killed, reference, *, but=()):
-    """Every file of the runs, the weights among them, and of the report is the same."""
-    for kind in ("pretrained", "single"):
-        theirs, mine = reference.records(kind), killed.records(kind)
-        assert set(mine) == set(theirs)
-        assert len(mine) == RUNS
-        for name, record in mine.items():
-            for key in record.keys() | theirs[name].keys():
-                if key not in {*NOT_RESULTS, *but}:
-                    assert record.get(key) == theirs[name].get(key), f"{name}: {key}"
-    compared = Counter()
-    for pattern in ("runs/pretrained/*/*", "runs/single/*/*", "reports/**/*"):
-        for path in reference.folder.glob(pattern):
-            if path.is_file() and path.name not in ("record.json", ".lock", *but):
-                other = killed.folder / path.relative_to(reference.folder)
-                assert text_of(other) == text_of(path), other
-                compared[path.name] += 1
-    assert compared["model.safetensors"] == RUNS
-    assert compared["metrics.jsonl"] == 2 * RUNS
-    assert compared["verdicts.json"] == compared["report.html"] == 1
-
-
-def text_of(path):
-    """Of a report all but its line on git's state, which may change while a test runs."""
-    content = path.read_bytes()
-    if path.suffix not in (".md", ".html"):
-        return content
-    lines = content.splitlines()
-    return [x for x in lines if not re.search(rb"commit: |MIXED COMMITS", x)]
-
-
-def assert_trained_once(found):
-    files = list(found.folder.glob("runs/pretrained/*/metrics.jsonl"))
-    assert len(files) == RUNS
-    for file in files:
-        rows = [json.loads(line) for line in file.read_text().splitlines()]
-        steps = [row["step"] for row in rows if "train/loss" in row]
-        assert steps == list(range(1, max(steps) + 1))
-        assert len(steps) == found.steps
 
 
 def kill_and_go_on(found, moments, *words, kill):
@@ -98,7 +44,7 @@ def test_killed_at_five_moments_it_ends_in_the_same_bits(shell, undisturbed):
     """The moments are drawn in steps of training, over all runs, plus some milliseconds."""
     found = shell()
     draw = random.Random(20261130)
-    moments = sorted(draw.randrange(1, RUNS * found.steps) for _ in range(5))
+    moments = sorted(draw.randrange(1, found.runs * found.steps) for _ in range(5))
 
     def kill(process, moment):
         found.wait_for(moment, process)
@@ -107,8 +53,8 @@ def test_killed_at_five_moments_it_ends_in_the_same_bits(shell, undisturbed):
 
     kept = kill_and_go_on(found, moments, kill=kill)
     assert kept  # of five, one at least fell into training
-    assert_same(found, undisturbed)
-    assert_trained_once(found)
+    found.assert_same_as(undisturbed)
+    found.assert_trained_once()
 
 
 @linux
@@ -129,8 +75,8 @@ def test_workers_whose_parent_is_killed_end_and_the_next_command_takes_over(shel
     assert again.wait(timeout=900) == 0, found.said
     for name, step in kept.items():
         assert found.records()[name]["timings"]["resumed_from_step"] >= step
-    assert_same(found, undisturbed, but=("overrides", "config.yaml"))  # which name the jobs
-    assert_trained_once(found)
+    found.assert_same_as(undisturbed, but=("overrides", "config.yaml"))  # which name the jobs
+    found.assert_trained_once()
 
 
 @linux
@@ -165,8 +111,8 @@ def test_two_shells_drive_one_study_and_share_its_runs(shell, undisturbed):
     found = shell()
     both = [found.start(), found.start()]
     assert [process.wait(timeout=900) for process in both] == [0, 0], found.said
-    assert_same(found, undisturbed)
-    assert_trained_once(found)
+    found.assert_same_as(undisturbed)
+    found.assert_trained_once()
     looks = json.loads((found.folder / "runs/studies/tiny/looks.json").read_text())
     assert len(looks) == 1
     assert "another process works in" in found.said
@@ -188,8 +134,8 @@ def test_killed_at_any_time_of_its_duration_with_an_evaluation(shell, words):
 
     moments = [duration * draw.random() for _ in range(5)]
     kill_and_go_on(found, moments, *words, kill=kill)
-    assert_same(found, reference)
-    assert_trained_once(found)
+    found.assert_same_as(reference)
+    found.assert_trained_once()
 
 
 def test_a_stopped_serial_study_has_the_code_of_its_signal(shell):
