@@ -59,7 +59,8 @@ def drive(
     study = study or open_study(options.study, options.scale)
     extra = list(options.overrides)
     if options.compute == "joblib":
-        extra = merged(extra, [f"trainer.threads={_threads(options.jobs)}", "evaluation.jobs=1"])
+        alone = [f"trainer.threads={_threads(options.jobs)}", "corpus.jobs=1", "evaluation.jobs=1"]
+        extra = merged(extra, alone)
     composed = compose_arms(study, extra)
     runs_dir = Path(composed[study.baseline].settings.paths.runs_dir)
     folder = StudyFolder(runs_dir, study)

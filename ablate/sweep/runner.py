@@ -50,8 +50,8 @@ class _Run:
         self._refuse(extra)
         self.extra = extra
         if options.jobs > 1:
-            threads = [f"trainer.threads={threads_for(options.jobs)}", "evaluation.jobs=1"]
-            self.extra = merged(extra, threads)
+            threads = f"trainer.threads={threads_for(options.jobs)}"
+            self.extra = merged(extra, [threads, "corpus.jobs=1", "evaluation.jobs=1"])
         self.common: Settings = self._check()
         runs_dir = Path(self.common.paths.runs_dir)
         self.folder = SweepFolder(runs_dir, options.name or sweep.name)
