@@ -122,8 +122,22 @@ def write_texts(path: Path, texts: Iterator[str], batch_size: int = 1000) -> Non
 
 def read_texts(path: Path) -> Iterator[str]:
     """The texts that `write_texts` wrote, in order."""
+    for table in parquet_tables(path, "text"):
+        yield from table["text"].to_pylist()
+
+
+def parquet_tables(path: Path, column: str, num_rows: int = 256) -> Iterator[Any]:
+    """One column of a Parquet file in tables of a few rows; without a column if there is none such.
+
+    Pages are read one after another: a file that is one group of rows takes no more memory than
+    one of many. (`datasets` holds such a group, and its bytes too: ten times the memory, slower.)
+    """
+    import pyarrow
     import pyarrow.parquet
 
-    with pyarrow.parquet.ParquetFile(path) as table:
-        for batch in table.iter_batches(batch_size=256):
-            yield from batch["text"].to_pylist()
+    with pyarrow.parquet.ParquetFile(path, pre_buffer=False, buffer_size=1 << 20) as file:
+        if column not in file.schema_arrow.names:
+            yield file.schema_arrow.empty_table()
+            return
+        for batch in file.iter_batches(num_rows, columns=[column], use_threads=False):
+            yield pyarrow.Table.from_batches([batch])
