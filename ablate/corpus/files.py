@@ -72,10 +72,11 @@ def find_files(path: str | Path | None) -> tuple[list[Path], int]:
     return files, len(found) - len(files)
 
 
-def _by_number(path: Path) -> tuple[list[str | int], str]:
-    """Text and numbers by turns; the text decides between 1 and 01."""
-    parts = re.split("([0-9]+)", path.as_posix())
-    return [int(part) if i % 2 else part for i, part in enumerate(parts)], path.as_posix()
+def _by_number(path: Path) -> tuple[list[tuple[int, int]], str]:
+    """Characters by their code and numbers by their value, where their first digit would stand."""
+    parts = re.findall("[0-9]+|[^0-9]", path.as_posix())
+    order = [(ord("0"), int(p)) if "0" <= p[0] <= "9" else (ord(p), 0) for p in parts]
+    return order, path.as_posix()  # the text decides between 1 and 01
 
 
 def _hidden(relative: Path) -> bool:
