@@ -140,20 +140,21 @@ def test_numbers_in_paths_count_by_their_value(tmp_path, names):
 
 
 def test_a_parquet_file_is_read_as_far_as_it_is_needed(tmp_path):
-    """Neither the next file nor the next group of rows is touched before its turn."""
-    shards = write_shards(tmp_path / "data", DOCUMENTS, 2)
-    last = shards / "part-2.parquet"
-    group = pyarrow.parquet.ParquetFile(last).metadata.row_group(9).column(1)
-    data = bytearray(last.read_bytes())
+    """Neither the next file nor rows far ahead are touched before their turn."""
+    texts = [f"document {i}" for i in range(2000)]
+    (tmp_path / "data").mkdir()
+    path = tmp_path / "data" / "1.parquet"
+    pyarrow.parquet.write_table(pyarrow.table({"text": texts}), path, row_group_size=100)
+    group = pyarrow.parquet.ParquetFile(path).metadata.row_group(10).column(0)
     place = group.dictionary_page_offset or group.data_page_offset
+    data = bytearray(path.read_bytes())
     data[place : place + group.total_compressed_size] = bytes(group.total_compressed_size)
-    last.write_bytes(data)
-    enough = load(shards, tmp_path / "cache", max_documents=50)
-    assert list(enough.open()) == DOCUMENTS[:50]
-    with pytest.raises(ValueError, match=r"cannot read .*part-2.parquet as parquet"):
-        load(shards, tmp_path / "cache")
+    path.write_bytes(data)
+    (tmp_path / "data" / "2.parquet").write_bytes(b"no Parquet")
+    enough = load(tmp_path / "data", tmp_path / "cache", max_documents=700)
+    assert list(enough.open()) == texts[:700]
+    with pytest.raises(ValueError, match=r"cannot read .*1.parquet as parquet"):
+        load(tmp_path / "data", tmp_path / "cache")
     assert len(list((tmp_path / "cache" / "corpora").iterdir())) == 1
-    texts = itertools.chain.from_iterable(
-        table["text"].to_pylist() for table in parquet_tables(shards / "part-1.parquet", "text", 4)
-    )
-    assert list(texts) == DOCUMENTS[: 150 // 4]
+    tables = parquet_tables(path, "text", 128)
+    assert [next(tables).num_rows for _ in range(5)] == [128] * 5
