@@ -72,6 +72,7 @@ def _options(command: str) -> argparse.ArgumentParser:
         parser.add_argument("--only", help="formats, with commas")
     if command == "store":
         parser.add_argument("--megabytes", type=float, default=72.0, help="of made-up text (72)")
+        parser.add_argument("--jobs", type=int, default=1, help="workers, beside one process (1)")
     if command in ("inputs", "store"):
         parser.add_argument("--corpus", help="a text file, as corpus.path, instead of made-up text")
         parser.add_argument("--text-field", default="text", help="of the corpus (text)")
@@ -115,7 +116,10 @@ def _measure(command: str, options: argparse.Namespace) -> tuple[dict[str, Any],
         from ablate.bench import store
 
         found = store.measure(
-            options.corpus, megabytes=options.megabytes, text_field=options.text_field
+            options.corpus,
+            megabytes=options.megabytes,
+            text_field=options.text_field,
+            jobs=options.jobs,
         )
         return found, store.table(found)
     from ablate.bench import inputs

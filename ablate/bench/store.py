@@ -4,7 +4,8 @@ The store is built in a process of its own in an empty cache (the file itself ma
 memory), once scanned and once encoded, as the first run on a corpus does. The time outside
 `Tokenizer.encode_texts` is reading, splitting into sentences, hashing and writing; what the bare
 library `tokenizers` encodes a second stands beside, since building can be expected to keep up with
-it. Another process opens the finished store and draws masked batches from all over it.
+it. Another process opens the finished store and draws masked batches from all over it. With `jobs`
+the store is also built by so many worker processes, in turns with one process and its threads.
 """
 
 from __future__ import annotations
@@ -20,24 +21,31 @@ import numpy as np
 
 from ablate.bench import made_up_text
 from ablate.bench.processes import (
+    children_peaks,
     peak_megabytes,
     private_megabytes,
     resident_megabytes,
     run_alone,
 )
+from ablate.pretraining.machine import available_cores
 
 PEAK_BAR_MB = 1500.0
 VOCAB_SIZE = 16_384
 SAMPLE_CHARACTERS = 4_000_000  # to train the tokenizer on, and to time the bare library with
 DRAWN_BATCHES, ROWS, LENGTH = 100, 64, 128
+TURNS = 2  # of each side, where processes are compared
 
 
-def measure(corpus: str | None, *, megabytes: float, text_field: str = "text") -> dict[str, Any]:
+def measure(
+    corpus: str | None, *, megabytes: float, text_field: str = "text", jobs: int = 1
+) -> dict[str, Any]:
     """Build and read the store of `corpus` (as `corpus.path`), or of made-up text of a size.
 
     Raises:
         ValueError: the corpus cannot be read, the disk is too small, or memory ran out.
     """
+    if jobs < 1:
+        raise ValueError(f"--jobs {jobs} must be at least 1; type for example --jobs 2")
     with tempfile.TemporaryDirectory(prefix="ablate-bench-") as name:
         folder = Path(name)
         if corpus is None:
@@ -51,8 +59,35 @@ def measure(corpus: str | None, *, megabytes: float, text_field: str = "text") -
         tokenizer = sample.pop("tokenizer")
         built = run_alone(build, path, text_field, cache, tokenizer)
         drawn = run_alone(draw, built.pop("folder"), tokenizer)
+        sides = {} if jobs == 1 else compare(path, text_field, cache, tokenizer, jobs)
     where = corpus or "made-up text"
-    return {"corpus": where, **built, **sample, "peak_bar_mb": PEAK_BAR_MB, "drawing": drawn}
+    found = {"corpus": where, **built, **sample, "peak_bar_mb": PEAK_BAR_MB, "drawing": drawn}
+    return found | sides
+
+
+def compare(
+    path: Path, text_field: str, cache: Path, tokenizer_file: Path, jobs: int
+) -> dict[str, Any]:
+    """One process with its threads against `jobs` workers: seconds of the build alone, in turns."""
+    sides: dict[str, list[dict[str, Any]]] = {"one process": [], f"{jobs} workers": []}
+    for _ in range(TURNS):
+        for side, count in zip(sides, (1, jobs), strict=True):
+            shutil.rmtree(cache / "stores", ignore_errors=True)
+            turn = run_alone(build, path, text_field, cache, tokenizer_file, count)
+            sides[side].append(turn)
+    best = [min(turn["build_seconds"] for turn in turns) for turns in sides.values()]
+    return {
+        "jobs": jobs,
+        "times_as_fast": best[0] / best[1],
+        "sides": {
+            side: {
+                "build_seconds": [turn["build_seconds"] for turn in turns],
+                "peak_mb": max(turn["peak_mb"] for turn in turns),
+                "worker_peak_mb": max(turn["worker_peak_mb"] for turn in turns),
+            }
+            for side, turns in sides.items()
+        },
+    }
 
 
 def _check_disk(folder: Path, megabytes: float) -> None:
@@ -103,8 +138,13 @@ def beginning(texts: Iterator[str | None], characters: int) -> Iterator[str]:
             return
 
 
-def build(path: Path, text_field: str, cache: Path, tokenizer_file: Path) -> dict[str, Any]:
-    """Scan the corpus and build its store; seconds by part, and this process's peak memory."""
+def build(
+    path: Path, text_field: str, cache: Path, tokenizer_file: Path, jobs: int = 1
+) -> dict[str, Any]:
+    """Scan the corpus and build its store; seconds by part, and the peaks of memory.
+
+    `tokenizer_seconds` is what this process spends there: nothing where workers encode.
+    """
     import datasets  # noqa: F401  its import is no part of the time
 
     from ablate.corpus import sources
@@ -118,7 +158,14 @@ def build(path: Path, text_field: str, cache: Path, tokenizer_file: Path) -> dic
         path, text_field=text_field, validation_fraction=0.05, cache_dir=cache
     )
     scanned = time.perf_counter()
-    made = store.build(corpus, tokenizer, cache_dir=cache)  # type: ignore[arg-type]
+    peaks = [0.0]
+    made = store.build(
+        corpus,
+        tokenizer,  # type: ignore[arg-type]
+        cache_dir=cache,
+        jobs=jobs,
+        progress=lambda _: peaks.extend(children_peaks()),
+    )
     end = time.perf_counter()
     text_mb = corpus.counts["text_bytes"] / 1e6
     return {
@@ -135,6 +182,7 @@ def build(path: Path, text_field: str, cache: Path, tokenizer_file: Path) -> dic
         "share_outside_tokenizer": 1 - tokenizer.seconds / (end - begin),
         "memory_before_mb": before,
         "peak_mb": peak_megabytes(),
+        "worker_peak_mb": max(peaks),
     }
 
 
@@ -229,4 +277,18 @@ def table(found: dict[str, Any]) -> list[str]:
         "that were read"
         + ("" if held is None else f", {held:.0f} MB without them")
         + ("" if private is None else f" ({private:+.1f} MB by the batches)"),
+        *_sides(found),
     ]
+
+
+def _sides(found: dict[str, Any]) -> list[str]:
+    if "sides" not in found:
+        return []
+    lines = [
+        f"  {side:<12} {min(turns['build_seconds']):6.1f} s to build (best of {TURNS}), peak "
+        f"{turns['peak_mb']:.0f} MB"
+        + (f", a worker {turns['worker_peak_mb']:.0f} MB" if turns["worker_peak_mb"] else "")
+        for side, turns in found["sides"].items()
+    ]
+    ratio, cores = found["times_as_fast"], available_cores()
+    return [*lines, f"  workers are {ratio:.2f} times as fast as one process, on {cores} cores"]

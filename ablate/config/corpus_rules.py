@@ -35,6 +35,8 @@ def check_corpus_and_tokenizer(settings: Settings, vocabulary: str) -> None:
     in_range("corpus.num_documents", corpus.num_documents, 4, float("inf"), 14_000)
     if corpus.max_documents is not None:
         in_range("corpus.max_documents", corpus.max_documents, 2, float("inf"), 1000)
+    if corpus.jobs is not None:
+        in_range("corpus.jobs", corpus.jobs, 1, 1024, 2)
     one_of("tokenizer.kind", tokenizer.kind, TOKENIZERS)
     one_of("tokenizer.vocabulary", tokenizer.vocabulary, VOCABULARIES)
     refuse_ignored(

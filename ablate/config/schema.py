@@ -26,6 +26,7 @@ class CorpusSettings:
     word_order: str = "natural"
     seed: int = 0
     validation_fraction: float = 0.05
+    jobs: int | None = None
 
 
 @dataclass

@@ -1,9 +1,11 @@
 """A file, a folder or a glob -> the texts in it, read through `datasets` as a stream.
 
-Nothing is copied and little is held in memory. Formats: .txt (a blank line begins a new document;
+Nothing is copied and little is held in memory. Files come in the order of their paths, numbers in
+them by their value: shard-2 before shard-10. Formats: .txt (a blank line begins a new document;
 a line ends at LF, CR LF or CR only), .jsonl, .json, .csv, .tsv, .parquet, each also as .gz, .bz2 or
 .xz. JSON lines are read as lines and parsed one by one: the `json` reader of `datasets` infers one
-schema for the whole file, fails on optional keys and turns texts that look like dates into dates.
+schema for the whole file, fails on optional keys and turns texts that look like dates into dates. A
+plain .parquet is read by pyarrow, page by page (see `cache.parquet_tables`).
 """
 
 from __future__ import annotations
@@ -11,11 +13,14 @@ from __future__ import annotations
 import glob
 import json
 import lzma
+import re
 import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+from ablate.corpus.cache import parquet_tables
 
 FORMATS = {
     ".txt": "text",
@@ -59,12 +64,19 @@ def find_files(path: str | Path | None) -> tuple[list[Path], int]:
     else:
         found = [Path(p) for p in glob.glob(str(place), recursive=True)]
     found = [p for p in found if p.is_file()]
-    files = sorted((p for p in found if format_of(p)), key=lambda p: p.as_posix())
+    files = sorted((p for p in found if format_of(p)), key=_by_number)
     if not files and not place.is_dir() and not found:
         raise CorpusError(f"corpus.path={path} does not exist; {_HINT}")
     if not files:
         raise CorpusError(f"corpus.path={path} holds no file that can be read; allowed: {ALLOWED}")
     return files, len(found) - len(files)
+
+
+def _by_number(path: Path) -> tuple[list[tuple[int, int]], str]:
+    """Characters by their code and numbers by their value, where their first digit would stand."""
+    parts = re.findall("[0-9]+|[^0-9]", path.as_posix())
+    order = [(ord("0"), int(p)) if "0" <= p[0] <= "9" else (ord(p), 0) for p in parts]
+    return order, path.as_posix()  # the text decides between 1 and 01
 
 
 def _hidden(relative: Path) -> bool:
@@ -103,6 +115,10 @@ def _read_group(
         if path.stat().st_size == 0:
             continue
         try:
+            if path.suffix.lower() == ".parquet":
+                for table in parquet_tables(path, text_field):
+                    yield from text_column(table, text_field, str(path))
+                continue
             if stream is None:
                 stream = _open(kind, files, cache_dir, _narrow(kind, text_field))
             one = stream.shard(num_shards=len(files), index=index) if len(files) > 1 else stream

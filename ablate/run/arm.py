@@ -52,7 +52,14 @@ class Arm:
         total = self.corpus.counts["documents"]
         shown = self.settings.trainer.progress_bar
         progress = Stage("token store", total).advance if shown else None
-        found = store.build(self.corpus, self.tokenizer, cache_dir=self.cache, progress=progress)
+        jobs = store.resolve_jobs(
+            self.settings.corpus.jobs,
+            text_bytes=self.corpus.counts["text_bytes"],
+            cores=machine.available_cores(),
+        )
+        found = store.build(
+            self.corpus, self.tokenizer, cache_dir=self.cache, progress=progress, jobs=jobs
+        )
         if self.settings.corpus.word_order == "natural":
             return found
         from ablate.tokens.word_order import shuffled

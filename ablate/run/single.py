@@ -33,7 +33,7 @@ from ablate.tracking.tracker import Tracker, guarded
 
 _NOT_IN_NAMES = (
     "arm=", "seed=", "force=", "paths.", "tracking", "hydra", "trainer.progress_bar", "corpus.path",
-    "evaluation",
+    "corpus.jobs=", "evaluation",
 )  # fmt: skip
 _KEPT = (".safetensors", ".json", ".yaml")  # of a pretraining, in an artifact
 

@@ -52,7 +52,9 @@ class Compute:
         """What the runs are told beside what was typed, so that all arms have the same threads."""
         if self.kind == "serial":
             return []
-        more = [f"trainer.threads={self.threads}"] + ["evaluation.jobs=1"] * self.is_here
+        more = [f"trainer.threads={self.threads}"]
+        if self.is_here:
+            more += ["corpus.jobs=1", "evaluation.jobs=1"]
         names = {word.partition("=")[0] for word in typed}
         return [word for word in more if word.partition("=")[0] not in names]
 

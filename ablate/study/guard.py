@@ -25,7 +25,10 @@ from ablate.study.design import NULL_PREFIX, Study, Tune
 from ablate.study.designs import key_of
 
 # what no arm may be said to move: where a run is kept and watched, not what it is
-NEUTRAL = ("arm", "force", "paths.*", "tracking.*", "trainer.progress_bar", "evaluation.jobs")
+NEUTRAL = (
+    "arm", "force", "paths.*", "tracking.*", "trainer.progress_bar", "corpus.jobs",
+    "evaluation.jobs",
+)  # fmt: skip
 # settings that decide masked-LM loss by definition: validation masks are 15% of single tokens or of
 # whole words, all of them [MASK]; a mask rate alone may be judged by them
 _OWN_OBJECTIVE = (

@@ -21,7 +21,10 @@ from ablate.sweep.points import Point, key_of
 from ablate.tracking.record import locked, read_json, write_atomically, write_json
 
 # of the common overrides, what does not decide what a point is
-_NO_MATTER = ("paths.", "tracking", "trainer.threads=", "trainer.progress_bar=", "evaluation.jobs=")
+_NO_MATTER = (
+    "paths.", "tracking", "trainer.threads=", "trainer.progress_bar=", "corpus.jobs=",
+    "evaluation.jobs=",
+)  # fmt: skip
 
 
 @dataclasses.dataclass(frozen=True)

@@ -6,24 +6,26 @@
     document_hashes (D,) uint64; document_bytes (D,) int64, utf-8 bytes of the text
 
 The folder's name hashes document contents, tokenizer and format, nothing else: batch sizes, seeds
-and devices do not move it. Sentences are encoded one by one, so how many go to the tokenizer at a
-time cannot change the result. Memory stays bounded: arrays grow on disk. Sentences and documents
-without a token are left out and counted.
+and devices do not move it. Sentences are encoded one by one, so neither how many go to the
+tokenizer at a time nor how many processes encode them can change the result. Memory stays bounded:
+arrays grow on disk. Sentences and documents without a token are left out and counted.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
 
 from ablate.corpus.cache import key_of, stage
-from ablate.corpus.sentences import split_sentences
-from ablate.corpus.sources import Corpus, document_hash, fingerprint_of
+from ablate.corpus.sources import Corpus, fingerprint_of
+from ablate.tokens.encoders import encode_here, encode_in_workers
+from ablate.tokens.encoding import EncodedDocuments, group, token_dtype
 from ablate.tokens.tokenizer import Tokenizer
 
 FORMAT_VERSION = 1
@@ -35,8 +37,7 @@ ARRAYS = (
     "document_hashes",
     "document_bytes",
 )
-_BLANKS = "".join(chr(code) for code in range(0x110000) if chr(code).isspace())
-_ASCII_BLANKS = "".join(character for character in _BLANKS if character.isascii())
+SMALL_BYTES, MOST_JOBS = 25_000_000, 16
 
 
 class TokenStore:
@@ -62,28 +63,48 @@ class TokenStore:
         return np.flatnonzero(~held_out), np.flatnonzero(held_out)
 
 
+def resolve_jobs(jobs: int | None, *, text_bytes: int, cores: int) -> int:
+    """Worker processes for a corpus. None -> 1 for a small one, whose seconds the start of workers
+    would eat; else the cores, up to the number that one reading process keeps busy.
+    """
+    if jobs is not None:
+        return jobs
+    return 1 if text_bytes < SMALL_BYTES else min(cores, MOST_JOBS)
+
+
 def build(
     corpus: Corpus,
     tokenizer: Tokenizer,
     *,
     cache_dir: str | Path,
     progress: Callable[[int], None] | None = None,
+    jobs: int = 1,
     chunk_characters: int = 1 << 20,
 ) -> TokenStore:
     """The store of `corpus` under `tokenizer`: opened if the cache has it, else written.
 
-    `progress` is called with the number of documents just finished. `chunk_characters` bounds what
-    is encoded at a time; the result does not depend on it.
+    Args:
+        progress: called with the number of documents just finished.
+        jobs: 1 = encode in this process, with the tokenizer's threads; more = that many worker
+            processes of one thread each. This process reads and writes either way.
+        chunk_characters: about what is encoded at a time, in each process.
+        Neither of the last two changes the result.
 
     Raises:
         ValueError: the corpus has changed since it was scanned, or gives no tokens.
+        RuntimeError: a worker was killed.
     """
     name = key_of(FORMAT_VERSION, corpus.fingerprint, tokenizer.hash)
     folder = Path(cache_dir) / "stores" / name
     if not (folder / "meta.json").is_file():
-        with stage(folder) as temporary:
+        chunks = group(corpus.open(), chunk_characters)
+        if jobs == 1:
+            encoded = encode_here(chunks, tokenizer)
+        else:
+            encoded = encode_in_workers(chunks, tokenizer, jobs)
+        with stage(folder) as temporary, contextlib.closing(encoded):
             temporary.mkdir()
-            meta = _write(temporary, corpus, tokenizer, progress, chunk_characters)
+            meta = _write(temporary, corpus, tokenizer, encoded, progress)
             (temporary / "meta.json").write_text(json.dumps(meta, indent=1))
     return TokenStore(folder)
 
@@ -97,133 +118,57 @@ def _write(
     folder: Path,
     corpus: Corpus,
     tokenizer: Tokenizer,
+    encoded: Iterable[EncodedDocuments],
     progress: Callable[[int], None] | None,
-    chunk_characters: int,
 ) -> dict[str, Any]:
-    wide = tokenizer.vocab_size > 1 << 16
-    kinds = [np.uint32 if wide else np.uint16, np.bool_, np.int64, np.int64, np.uint64, np.int64]
+    """Append every group to the arrays; the counts and identities, as plain JSON values."""
+    kinds = [token_dtype(tokenizer.vocab_size), *map(np.dtype, ("?", "i8", "i8", "u8", "i8"))]
     writers = {
-        name: _Growing(folder / f"{name}.npy", np.dtype(kind))
+        name: _Growing(folder / f"{name}.npy", kind)
         for name, kind in zip(ARRAYS, kinds, strict=True)
     }
-    counts = _Counts()
+    counts: Counter[str] = Counter()
+    seen = [np.empty(0, np.uint64)]
     try:
-        for chunk in _chunks(corpus.open(), chunk_characters):
-            _add(chunk, tokenizer, writers, counts)
+        for documents in encoded:
+            before = writers["tokens"].length
+            for name, writer in writers.items():
+                shift = before if name in ("sentence_starts", "document_starts") else 0
+                values = getattr(documents, name)
+                writer.append(values + shift if shift else values)
+            counts.update(documents.counts)
+            seen.append(documents.seen)
             if progress is not None:
-                progress(len(chunk.documents))
+                progress(len(documents.seen))
         end = np.array([writers["tokens"].length])
         writers["sentence_starts"].append(end)
         writers["document_starts"].append(end)
     finally:
         for writer in writers.values():
             writer.close()
-    if (
-        fingerprint_of(np.concatenate(counts.seen or [np.empty(0, np.uint64)]))
-        != corpus.fingerprint
-    ):
+    if fingerprint_of(np.concatenate(seen)) != corpus.fingerprint:
         raise ValueError(
             f"{corpus.name} changed while it was read: its texts are not those of the first pass; "
             "run the command again when nothing writes to it any more"
         )
     if not writers["tokens"].length:
         raise ValueError(f"{corpus.name} gives no token at all; check corpus.* and tokenizer.*")
-    return counts.meta(writers, corpus, tokenizer)
-
-
-@dataclass
-class _Chunk:
-    """Some whole documents and their sentences."""
-
-    documents: list[str] = field(default_factory=list)
-    sentences: list[str] = field(default_factory=list)
-    num_sentences: list[int] = field(default_factory=list)
-
-
-def _chunks(documents: Iterator[str], characters: int) -> Iterator[_Chunk]:
-    chunk, length = _Chunk(), 0
-    for document in documents:
-        sentences = split_sentences(document)
-        chunk.documents.append(document)
-        chunk.sentences.extend(sentences)
-        chunk.num_sentences.append(len(sentences))
-        length += len(document)
-        if length >= characters:
-            yield chunk
-            chunk, length = _Chunk(), 0
-    if chunk.documents:
-        yield chunk
-
-
-@dataclass
-class _Counts:
-    unk_tokens: int = 0
-    unk_characters: int = 0
-    characters: int = 0
-    special_in_text: int = 0
-    words: int = 0
-    sentences_dropped: int = 0
-    documents_dropped: int = 0
-    seen: list[np.ndarray] = field(default_factory=list)
-
-    def meta(
-        self, writers: dict[str, _Growing], corpus: Corpus, tokenizer: Tokenizer
-    ) -> dict[str, Any]:
-        """Counts and identities, as plain JSON values."""
-        return {
-            "format_version": FORMAT_VERSION,
-            "corpus_fingerprint": corpus.fingerprint,
-            "tokenizer_hash": tokenizer.hash,
-            "tokens": writers["tokens"].length,
-            "words": self.words,
-            "sentences": writers["sentence_starts"].length - 1,
-            "documents": writers["document_starts"].length - 1,
-            "characters": self.characters,
-            "unk_tokens": self.unk_tokens,
-            "unk_characters": self.unk_characters,
-            "special_in_text": self.special_in_text,
-            "dropped": {
-                "sentences_without_tokens": self.sentences_dropped,
-                "documents_without_tokens": self.documents_dropped,
-            },
-        }
-
-
-def _add(
-    chunk: _Chunk, tokenizer: Tokenizer, writers: dict[str, _Growing], counts: _Counts
-) -> None:
-    """Encode one chunk and append it to every array."""
-    encoded = tokenizer.encode_texts(chunk.sentences)
-    ends = np.cumsum(encoded.lengths)
-    base = writers["tokens"].length
-    full = encoded.lengths > 0
-    last = np.cumsum(np.array(chunk.num_sentences, dtype=np.int64))  # sentences up to a document
-    tokens_before = np.concatenate([[0], ends])
-    document_ends = tokens_before[last]
-    document_starts = np.concatenate([[0], document_ends[:-1]])
-    kept = document_ends > document_starts
-    hashes = np.array([document_hash(text) for text in chunk.documents], dtype=np.uint64)
-    num_bytes = np.array([len(text.encode()) for text in chunk.documents], dtype=np.int64)
-    writers["tokens"].append(encoded.ids)
-    writers["word_starts"].append(encoded.word_starts)
-    writers["sentence_starts"].append(base + (ends - encoded.lengths)[full])
-    writers["document_starts"].append(base + document_starts[kept])
-    writers["document_hashes"].append(hashes[kept])
-    writers["document_bytes"].append(num_bytes[kept])
-    counts.seen.append(hashes)
-    counts.unk_tokens += int(encoded.unk_tokens.sum())
-    counts.unk_characters += int(encoded.unk_characters.sum())
-    counts.special_in_text += int(encoded.special_in_text.sum())
-    counts.words += int(encoded.word_starts.sum())
-    counts.sentences_dropped += int((~full).sum())
-    counts.documents_dropped += int((~kept).sum())
-    counts.characters += sum(map(visible_characters, chunk.documents))
-
-
-def visible_characters(text: str) -> int:
-    """Characters that are not blanks; counting each kind of blank is quicker than splitting."""
-    blanks = _ASCII_BLANKS if text.isascii() else _BLANKS
-    return len(text) - sum(map(text.count, blanks))
+    return {
+        "format_version": FORMAT_VERSION,
+        "corpus_fingerprint": corpus.fingerprint,
+        "tokenizer_hash": tokenizer.hash,
+        "tokens": writers["tokens"].length,
+        "words": counts["words"],
+        "sentences": writers["sentence_starts"].length - 1,
+        "documents": writers["document_starts"].length - 1,
+        **{
+            name: counts[name]
+            for name in ("characters", "unk_tokens", "unk_characters", "special_in_text")
+        },
+        "dropped": {
+            name: counts[name] for name in ("sentences_without_tokens", "documents_without_tokens")
+        },
+    }
 
 
 class _Growing:

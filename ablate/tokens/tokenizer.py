@@ -66,7 +66,7 @@ class Tokenizer:
     """
 
     def __init__(self, file: str | Path, names: dict[str, str] | None = None) -> None:
-        self.file = Path(file)
+        self.file, self.names = Path(file), dict(names or {})
         data = self.file.read_bytes()
         try:
             self._rust = tokenizers.Tokenizer.from_str(data.decode())
@@ -79,7 +79,7 @@ class Tokenizer:
         self._rust.encode_special_tokens = True
         vocabulary = self._rust.get_vocab(with_added_tokens=True)
         self.vocab_size = max(vocabulary.values()) + 1
-        found = _special_ids(vocabulary, names or {}, self.file)
+        found = _special_ids(vocabulary, self.names, self.file)
         self.pad_token_id = found["pad"]
         self.unk_token_id = found["unk"]
         self.cls_token_id = found["cls"]

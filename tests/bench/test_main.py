@@ -27,6 +27,7 @@ from ablate.bench import processes
         (["encoder", "--only", "A_default", "--figure", "x.svg"], "no effect on --figure"),
         (["store", "--megabytes", "0"], "--megabytes 0.0 must be above 0"),
         (["store", "--megabytes", "1e12"], "MB of temporary disk"),
+        (["store", "--jobs", "0"], "--jobs 0 must be at least 1"),
     ],
 )
 def test_bad_input_is_one_message_and_code_2(bench, arguments, said):

@@ -23,6 +23,19 @@ def test_store_is_built_read_and_removed(bench, monkeypatch, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+def test_workers_are_measured_in_turns_with_one_process(bench, monkeypatch):
+    monkeypatch.setattr(store, "run_alone", lambda function, *given: function(*given))
+    code, out, _ = bench("store", "--json", "--megabytes", "0.5", "--jobs", "2")
+    found = json.loads(out)
+    assert code == 0
+    assert list(found["sides"]) == ["one process", "2 workers"]
+    one, two = found["sides"].values()
+    assert len(one["build_seconds"]) == len(two["build_seconds"]) == store.TURNS
+    assert found["times_as_fast"] == min(one["build_seconds"]) / min(two["build_seconds"])
+    assert one["worker_peak_mb"] == 0 < two["worker_peak_mb"] < 1000
+    assert "2 workers" in "\n".join(store.table(found))
+
+
 def test_made_up_documents_differ_and_bring_new_words(tmp_path):
     made_up_text.write(tmp_path / "a.txt", 0.5)
     documents = (tmp_path / "a.txt").read_text().strip().split("\n\n")

@@ -30,8 +30,9 @@ def test_a_file_of_ones_own_says_what_differs(tmp_path):
 
 def test_runs_at_once_share_the_cores_and_what_was_typed_wins():
     compute = Compute("joblib", jobs=2, cpus=3)
-    assert compute.overrides([]) == ["trainer.threads=3", "evaluation.jobs=1"]
-    assert compute.overrides(["trainer.threads=1"]) == ["evaluation.jobs=1"]
+    alone = ["corpus.jobs=1", "evaluation.jobs=1"]
+    assert compute.overrides([]) == ["trainer.threads=3", *alone]
+    assert compute.overrides(["trainer.threads=1"]) == alone
     assert Compute("submitit_slurm", cpus=8).overrides([]) == ["trainer.threads=8"]
     assert Compute().overrides([]) == []
 

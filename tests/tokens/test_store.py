@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from ablate.corpus import sources
 from ablate.corpus.sentences import split_sentences
 from ablate.tokens import store, training
-from ablate.tokens.store import ARRAYS, TokenStore, build, visible_characters
+from ablate.tokens.encoding import visible_characters
+from ablate.tokens.store import ARRAYS, TokenStore, build
 
 #     ids:   5    6      7       8     9     10   11
 WORDS = ["un", "cat", "##s", "##able", "the", ".", "ran"]
