@@ -22,6 +22,7 @@ from dataclasses import dataclass
 
 from ablate.config.compose import compose_settings
 from ablate.config.failures import raised_by_us
+from ablate.pretraining.machine import hand_back_memory
 from ablate.study.states import State, settings_hash
 
 _KILLED = State("failed", error="its process was killed, most likely because memory ran out")
@@ -42,6 +43,13 @@ class Job:
 
 def run_job(job: Job) -> State:
     """Run one arm at one seed; its failure is a state and no exception."""
+    try:
+        return _run(job)
+    finally:
+        hand_back_memory()
+
+
+def _run(job: Job) -> State:
     from ablate.run.single import run
 
     mark = None
