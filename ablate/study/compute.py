@@ -18,6 +18,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from ablate.config.compose import compose_settings
 from ablate.config.failures import raised_by_us
+from ablate.pretraining.machine import hand_back_memory
 from ablate.study.computes import Compute
 from ablate.study.states import State, settings_hash
 
@@ -37,6 +38,13 @@ class Job:
 
 def run_job(job: Job) -> State:
     """Run one arm at one seed; its failure is a state and no exception."""
+    try:
+        return _run(job)
+    finally:
+        hand_back_memory()
+
+
+def _run(job: Job) -> State:
     from ablate.run.single import run
 
     mark = None

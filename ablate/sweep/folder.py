@@ -18,7 +18,7 @@ from typing import Any
 from ablate.study.states import State, record_of
 from ablate.sweep.files import Sweep
 from ablate.sweep.points import Point, key_of
-from ablate.tracking.record import locked, read_json, write_atomically, write_json
+from ablate.tracking.record import locked, read_kept, write_atomically, write_json
 
 # of the common overrides, what does not decide what a point is
 _NO_MATTER = (
@@ -50,7 +50,7 @@ class SweepFolder:
     @property
     def identity(self) -> dict[str, Any] | None:
         """What was written when it was first run; None before that."""
-        found: dict[str, Any] | None = read_json(self.path / "sweep.json")
+        found: dict[str, Any] | None = read_kept(self.path / "sweep.json", dict)
         return found
 
     def take_lock(self, sweep: Sweep, extra: Sequence[str], seed: int, sampler: str | None) -> None:
@@ -62,7 +62,7 @@ class SweepFolder:
         now = json.loads(json.dumps(identity_of(sweep, extra, seed, sampler)))
         with locked(self.path):
             before = self.identity
-            for key in () if before is None else _held(sweep.method):
+            for key in () if before is None else _held(sweep):
                 if before is not None and before[key] != now[key]:
                     raise ValueError(
                         f"the sweep {self.name} was run with {key} = {_short(before[key])}, not "
@@ -74,7 +74,7 @@ class SweepFolder:
 
     def states(self) -> dict[str, PointState]:
         """Key of a point -> its state, by the record of its run; in the order of the points."""
-        kept = (read_json(self.path / "states.json") or {}).values()
+        kept = (read_kept(self.path / "states.json", dict) or {}).values()
         found = []
         for entry in sorted(kept, key=lambda entry: entry["number"]):
             state = State(**entry["state"])
@@ -87,7 +87,7 @@ class SweepFolder:
     def note(self, one: PointState) -> None:
         """Keep a point's state; several processes may do so at once."""
         with locked(self.path):
-            states = read_json(self.path / "states.json") or {}
+            states = read_kept(self.path / "states.json", dict) or {}
             states[key_of(one.point)] = dataclasses.asdict(one)
             write_json(self.path / "states.json", states)
 
@@ -113,10 +113,13 @@ def identity_of(
     }
 
 
-def _held(method: str) -> Sequence[str]:
-    """What must not change; a grid may get more values, and be read by another metric."""
+def _held(sweep: Sweep) -> Sequence[str]:
+    """What must not change; a grid may get more values, and be read by another metric, but where
+    points are ended early by what those before them logged."""
     common = ("method", "overrides", "seed", "sampler", "early_terminate")
-    return common if method == "grid" else (*common, "parameters", "metric", "maximize")
+    if sweep.method == "grid" and sweep.early_terminate is None:
+        return common
+    return (*common, "parameters", "metric", "maximize")
 
 
 def _short(value: Any) -> str:

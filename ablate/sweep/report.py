@@ -108,22 +108,32 @@ def _facts(result: SweepResult) -> list[Block]:
         f"{p.name}: {p.kind}, " + ", ".join(f"{k} {shown(v)}" for k, v in p.given.items())
         for p in sweep.parameters
     ]
-    blocks: list[Block] = [
-        Paragraph(f"Method {sweep.method}; metric {result.metric} ({goal}); points: {states}."),
-        Bullets(parameters),
-        Code(" ".join(["python -m ablate.sweep", sweep.path.name, *result.overrides])),
-    ]
+    facts = f"Method {sweep.method}; metric {result.metric} ({goal}); points: {states}."
+    command = " ".join(["python -m ablate.sweep", sweep.path.name, *result.overrides])
+    blocks: list[Block] = [Paragraph(facts), Bullets(parameters), Code(command)]
     if result.guessed:
         blocks.append(
             Paragraph(
                 "The points are runs that differ from the file's settings in the swept ones alone: "
-                "which of them a W&B agent ran for this sweep, no local record says.",
+                f"{_asked_for(result)}. The file of a sweep is in no record.",
                 strong=True,
             )
         )
     elif result.by_settings:
-        blocks.append(Paragraph(f"{result.by_settings} runs were found by their settings."))
+        blocks.append(
+            Paragraph(
+                f"{result.by_settings} runs were found by their settings: {_asked_for(result)}. "
+                "A finished run serves every sweep that asks for its settings.",
+                strong=len(result.agents) > 1,
+            )
+        )
     return blocks
+
+
+def _asked_for(result: SweepResult) -> str:
+    """Whose runs the found ones are."""
+    named = sorted(result.agents.items(), key=lambda pair: (not pair[0], pair[0]))
+    return ", ".join(f"{n} of {f'the W&B sweep {x}' if x else 'no W&B sweep'}" for x, n in named)
 
 
 def _best(result: SweepResult) -> list[Block]:

@@ -1,10 +1,15 @@
 """Early ending of bad points: optuna's HyperbandPruner over the values that runs log as they train.
 
 An iteration is one value of the sweep's metric in a run's `metrics.jsonl`, as it is one row of
-history to W&B: with a `val/` metric, one validation. A thread beside the run reads them; where the
-rule says stop, the process gets the signal that ends a run after its step, with its checkpoint, so
-that a stopped point can be continued by hand like any interrupted run. What other points logged is
-read from the sweep's folder, so that workers and shells need no server.
+history to W&B: with a `val/` metric, one validation. The rule is asked as soon as a value is
+logged, before the next step; where it says stop, the process gets the signal that ends a run after
+its step, with its checkpoint, so that a stopped point can be continued by hand like any interrupted
+run. What other points logged is read from the sweep's folder, so that workers and shells need no
+server.
+
+Points one after another are ended alike every time. What was decided of a point is kept beside its
+values and stands when the point is continued after a kill; side by side (`--jobs`), what the others
+have logged by then is a matter of time, as with W&B.
 """
 
 from __future__ import annotations
@@ -14,13 +19,13 @@ import math
 import os
 import signal
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ablate.sweep.optional import optuna
-from ablate.tracking.record import MetricsFile, read_json, write_json
+from ablate.tracking.record import MetricsFile, read_json, read_kept, write_json
 
 POLL_SECONDS = 0.2
 
@@ -96,11 +101,16 @@ def values_file(folder: Path, number: int) -> Path:
     return folder / "values" / f"{number}.json"
 
 
+def _kept(file: Path) -> dict[str, Any]:
+    """`seen`: values that were judged; `values`: those of them that are numbers; `stopped`."""
+    found: dict[str, Any] | None = read_kept(file, dict)
+    return found or {"seen": 0, "values": [], "stopped": False}
+
+
 def all_values(folder: Path) -> dict[int, list[float]]:
     """Number of a point -> the metric's values that it logged so far."""
-    return {
-        int(file.stem): read_json(file) or [] for file in sorted((folder / "values").glob("*.json"))
-    }
+    files = sorted((folder / "values").glob("*.json"))
+    return {int(file.stem): _kept(file)["values"] for file in files}
 
 
 class Watch:
@@ -109,25 +119,35 @@ class Watch:
     def __init__(self, stop: Stop, metrics: MetricsFile) -> None:
         self.stop, self.metrics = stop, metrics
         self.fired: str | None = None
+        self._file = values_file(stop.folder, stop.number)
+        self._before = _kept(self._file)  # by a process that was stopped
         self._seen = 0
 
-    def look(self) -> bool:
+    def look(self, *, decides: bool = True) -> bool:
         """Take in new values, one after another; True where the run is to end."""
         rows = self.metrics.rows()
         values = [row[self.stop.metric] for row in rows if self.stop.metric in row]
-        mine = values_file(self.stop.folder, self.stop.number)
         while self._seen < len(values):
             self._seen += 1
-            until = [v for v in values[: self._seen] if math.isfinite(v)]
-            write_json(mine, until)
-            others = all_values(self.stop.folder)
-            if until and says_stop(self.stop.rule, others, self.stop.number):
+            if self._says_stop(values[: self._seen], decides=decides):
                 self.fired = (
                     f"ended early at value {self._seen} of {self.stop.rule.max_resource}: "
                     f"{self.stop.metric} = {values[self._seen - 1]:.6g}"
                 )
                 return True
         return False
+
+    def _says_stop(self, values: Sequence[float], *, decides: bool) -> bool:
+        """Whether to end after the last of these; a point with all its values is at its end."""
+        before = self._before
+        if self._seen <= before["seen"]:
+            return decides and before["stopped"] and self._seen == before["seen"]
+        numbers = [value for value in values if math.isfinite(value)]
+        points = {**all_values(self.stop.folder), self.stop.number: numbers}
+        said = decides and bool(numbers) and self._seen < self.stop.rule.max_resource
+        said = said and says_stop(self.stop.rule, points, self.stop.number)
+        write_json(self._file, {"seen": self._seen, "values": numbers, "stopped": said})
+        return said
 
 
 @contextlib.contextmanager
@@ -137,48 +157,63 @@ def stopped_early(stop: Stop, overrides: Sequence[str]) -> Iterator[Watch]:
     The signal may come as late as the end of this context: whoever enters it catches outside. A
     pretraining that is complete already is left alone, since there is nothing to save.
     """
-    folder = _pretraining_folder(overrides)
-    watch = Watch(
-        stop, MetricsFile(Path(os.devnull) if folder is None else folder / "metrics.jsonl")
-    )
+    from ablate.tracking.lightning import listening
+
+    folder, elsewhere = _pretraining(overrides)
+    metrics = Path(os.devnull) if folder is None else folder / "metrics.jsonl"
+    watch, turn = Watch(stop, MetricsFile(metrics)), threading.Lock()
+
+    def look() -> None:
+        with turn:
+            if watch.fired is None and watch.look():
+                os.kill(os.getpid(), signal.SIGTERM)
+
     if folder is None or _is_trained(folder):
         yield watch
-        return
-    over, turn = threading.Event(), threading.Lock()
+    elif elsewhere:
+        with _looking(folder, look):
+            yield watch
+    else:
+        with listening(look):
+            yield watch
+    if watch.fired is None:  # what nobody was asked about counts for the others
+        watch.look(decides=False)
+
+
+@contextlib.contextmanager
+def _looking(folder: Path, look: Callable[[], None]) -> Iterator[None]:
+    """Look every moment, at what processes of several devices write, until they are done."""
+    over = threading.Event()
 
     def follow() -> None:
         while not over.wait(POLL_SECONDS):
-            if not _is_trained(folder) and watch.look():
-                with turn:
-                    if not over.is_set():
-                        os.kill(os.getpid(), signal.SIGTERM)
-                return
+            if not _is_trained(folder):
+                look()
 
     thread = threading.Thread(target=follow, daemon=True)
     thread.start()
     try:
-        yield watch
+        yield
     finally:
-        with turn:
-            over.set()
+        over.set()
         thread.join()
-        if watch.fired is None:  # what came after the last look counts for the others
-            watch.look()
-            watch.fired = None
 
 
 def _is_trained(folder: Path) -> bool:
     return (read_json(folder / "record.json") or {}).get("status") == "complete"
 
 
-def _pretraining_folder(overrides: Sequence[str]) -> Path | None:
-    """Where the run keeps its training; None for refused overrides, of which the run tells."""
+def _pretraining(overrides: Sequence[str]) -> tuple[Path | None, bool]:
+    """Where the run keeps its training, and whether other processes write it; (None, False) for
+    refused overrides, of which the run tells."""
     from ablate.config.compose import compose_settings
+    from ablate.pretraining.distributed import are_children
     from ablate.run.arm import prepare
 
     try:
         settings = compose_settings(overrides)
         arm = prepare(settings, overrides)
     except Exception:
-        return None
-    return Path(settings.paths.runs_dir) / "pretrained" / arm.pretraining
+        return None, False
+    elsewhere = are_children(arm.machine.get("strategy"))
+    return Path(settings.paths.runs_dir) / "pretrained" / arm.pretraining, elsewhere

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from pytorch_lightning.loggers import Logger
@@ -17,6 +17,17 @@ from ablate.tracking.record import MetricsFile
 from ablate.tracking.tracker import Tracker
 
 _SECONDS = 5.0  # between two looks at a file that another process writes
+_listeners: list[Callable[[], None]] = []
+
+
+@contextlib.contextmanager
+def listening(call: Callable[[], None]) -> Iterator[None]:
+    """Call after every line that a fit of this process adds to its file, before its next step."""
+    _listeners.append(call)
+    try:
+        yield
+    finally:
+        _listeners.remove(call)
 
 
 class RecordLogger(Logger):
@@ -48,6 +59,9 @@ class RecordLogger(Logger):
         self.file.append(int(step or 0), dict(metrics))
         if self.mirror is not None and not self._following and os.getpid() == self._process:
             self.mirror.log(dict(metrics), int(step or 0))
+        if os.getpid() == self._process:
+            for call in list(_listeners):
+                call()
 
     @contextlib.contextmanager
     def following(self) -> Iterator[None]:

@@ -78,7 +78,8 @@ def test_an_agents_grid_is_found_by_the_settings_of_its_runs(written, pretend, t
     shutil.rmtree(tmp_path / "runs" / "sweeps")  # an agent leaves runs and no states
     theirs = report_sweep(str(path), options(overrides=["tracking=none"]))
     assert (theirs / "results.csv").read_text() == numbers
-    assert "12 runs were found by their settings" in (theirs / "README.md").read_text()
+    said = (theirs / "README.md").read_text()
+    assert "12 runs were found by their settings: 12 of no W&amp;B sweep." in said
 
 
 def test_an_agents_random_points_are_runs_that_differ_in_the_swept_settings(
@@ -91,7 +92,8 @@ def test_an_agents_random_points_are_runs_that_differ_in_the_swept_settings(
     shutil.rmtree(tmp_path / "runs" / "sweeps")
     folder = report_sweep(str(path), options())
     assert len(list(csv.DictReader((folder / "results.csv").open()))) == 3
-    assert "no local record says" in (folder / "README.md").read_text()
+    said = (folder / "README.md").read_text()
+    assert "in the swept ones alone: 3 of no W&amp;B sweep" in said
 
 
 def test_another_metric_and_one_that_no_run_has(written, pretend, tmp_path):
@@ -110,3 +112,49 @@ def test_another_metric_and_one_that_no_run_has(written, pretend, tmp_path):
 def test_a_sweep_that_has_no_run_says_what_to_type(written, pretend):
     with pytest.raises(ValueError, match="python -m ablate.sweep"):
         report_sweep(str(written(GRID)), options())
+
+
+def ran_by(tmp_path, sweeps):
+    """Say in records, in the order of their folders, which W&B sweeps asked for the runs."""
+    files = sorted((tmp_path / "runs" / "single").glob("*/record.json"))
+    for file, names in zip(files, sweeps, strict=True):
+        record = json.loads(file.read_text())
+        record["wandb"] = [{"id": f"r-{name}", "sweep": name, "mode": "online"} for name in names]
+        file.write_text(json.dumps(record))
+
+
+def test_runs_of_agents_are_found_and_it_is_said_whose_they_are(written, pretend, tmp_path):
+    """Of one sweep; of two, where one run serves both; and one that nobody's sweep asked for."""
+    path = written({"masking.mask_rate": {"values": [0.15, 0.3, 0.4]}})
+    main([str(path), "tracking=none"])
+    shutil.rmtree(tmp_path / "runs" / "sweeps")
+    ran_by(tmp_path, [["abc"]] * 3)
+    text = (report_sweep(str(path), options()) / "README.md").read_text()
+    assert "3 runs were found by their settings: 3 of the W&amp;B sweep abc. A finished" in text
+    ran_by(tmp_path, [["abc", "def"], ["def", "def"], []])
+    text = (report_sweep(str(path), options()) / "README.md").read_text()
+    assert "1 of the W&amp;B sweep abc, 2 of the W&amp;B sweep def, 1 of no W&amp;B sweep." in text
+    assert "points: 3 complete" in text
+
+
+def test_a_point_that_failed_under_an_agent_is_no_missing_one(written, pretend, tmp_path):
+    path = written({"masking.mask_rate": {"values": [0.15, 0.3]}})
+    main([str(path), "tracking=none"])
+    shutil.rmtree(tmp_path / "runs" / "sweeps")
+    ran_by(tmp_path, [["abc"]] * 2)
+    file = sorted((tmp_path / "runs" / "single").glob("*/record.json"))[-1]
+    file.write_text(json.dumps({**json.loads(file.read_text()), "status": "failed", "scores": {}}))
+    text = (report_sweep(str(path), options()) / "README.md").read_text()
+    assert "points: 1 complete, 1 failed" in text
+
+
+def test_of_random_points_those_that_agents_ran_are_taken(written, pretend, tmp_path):
+    path = written({"masking.mask_rate": {"min": 0.1, "max": 0.5}}, "random")
+    main([str(path), "tracking=none", "--count", "3"])
+    shutil.rmtree(tmp_path / "runs" / "sweeps")
+    ran_by(tmp_path, [["abc"], [], ["abc"]])  # the second is an arm of somebody's study
+    folder = report_sweep(str(path), options())
+    assert len(list(csv.DictReader((folder / "results.csv").open()))) == 2
+    assert (
+        "in the swept ones alone: 2 of the W&amp;B sweep abc" in (folder / "README.md").read_text()
+    )

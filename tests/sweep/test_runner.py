@@ -121,3 +121,31 @@ def test_states_say_where_each_run_lies(written, pretend, tmp_path):
 def test_bad_words_are_one_message(words, pretend, capsys):
     assert main(words) == 2
     assert capsys.readouterr().err.startswith("ablate: ")
+
+
+@pytest.mark.parametrize(("name", "content"), [("sweep.json", '{"meth'), ("states.json", "")])
+def test_a_damaged_folder_is_refused_and_nothing_runs(
+    written, pretend, capsys, tmp_path, name, content
+):
+    path = str(written({"seed": {"values": [0]}}))
+    main([path, "tracking=none"])
+    file = tmp_path / "runs/sweeps/tiny" / name
+    file.write_text(content)
+    capsys.readouterr()
+    assert main([path, "tracking=none"]) == 2
+    said = capsys.readouterr().err
+    assert f"{name} is damaged; put back a copy of it" in said
+    assert "Traceback" not in said
+    assert len(pretend.calls) == 1
+    assert file.read_text() == content
+
+
+def test_a_folder_that_holds_something_else_is_refused(tmp_path):
+    folder = SweepFolder(tmp_path, "tiny")
+    folder.path.mkdir(parents=True)
+    (folder.path / "states.json").write_text("[]")
+    (folder.path / "sweep.json").write_text("null")
+    with pytest.raises(ValueError, match="states.json is damaged"):
+        folder.states()
+    with pytest.raises(ValueError, match="sweep.json is damaged"):
+        _ = folder.identity
