@@ -177,7 +177,7 @@ def _run_all(
     """The jobs that failed."""
     if not jobs:
         return []
-    from ablate.run.single import stoppable
+    from ablate.pretraining.interrupted import stoppable
 
     began = time.monotonic()
     failed = []

@@ -9,7 +9,7 @@ import torch
 
 from ablate.inputs.masking import MaskingPolicy
 from ablate.pretraining import pretrain as fits
-from ablate.pretraining.callbacks import checkpoint_path, newest_checkpoint
+from ablate.pretraining.checkpoints import checkpoint_path, newest_checkpoint
 from ablate.pretraining.interrupted import Interrupted
 from ablate.run.stages import forget_after
 from ablate.tracking.lightning import RecordLogger
