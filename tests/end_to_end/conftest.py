@@ -1,5 +1,8 @@
-"""A tiny study driven by the real command line, in processes that can be killed."""
+"""A tiny study driven by the real command line, and runs forked from a process that has imported
+all they need (`warm`), both in processes that can be killed."""
 
+import contextlib
+import itertools
 import json
 import os
 import signal
@@ -128,3 +131,90 @@ def shell(tmp_path_factory):
             if process.poll() is None:
                 process.send_signal(signal.SIGKILL)
                 process.wait()
+
+
+class Forked:
+    """One command in a process of its own; `said` is what it printed so far."""
+
+    def __init__(self, warm, folder, words, faults, env):
+        self.warm, self.code, self.heard = warm, None, b""
+        fifo = folder / f"said-{next(warm.numbers)}"
+        os.mkfifo(fifo)
+        self._pipe = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
+        request = {"folder": str(folder), "words": words, "faults": faults, "env": env}
+        self.pid = warm.ask({**request, "said": str(fifo)})
+
+    @property
+    def said(self):
+        with contextlib.suppress(BlockingIOError):
+            while more := os.read(self._pipe, 1 << 16):
+                self.heard += more
+        return self.heard.decode()
+
+    def poll(self):
+        if self.code is None:
+            self.code = self.warm.ask({"wait": self.pid})
+        return self.code
+
+    def wait(self, timeout=300):
+        end = time.monotonic() + timeout
+        while self.said is not None and self.poll() is None:
+            assert time.monotonic() < end, self.said
+            time.sleep(0.01)
+        return self.code
+
+    def close(self):
+        """Kill it, and what it has started."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.pid, signal.SIGKILL)
+        self.wait()
+        os.close(self._pipe)
+
+
+class Warm:
+    """Starts `python -m ablate` by forking a process that has done its imports."""
+
+    def __init__(self):
+        self.numbers, self.runs = itertools.count(), []
+        self._server = subprocess.Popen(
+            [sys.executable, str(Path(__file__).with_name("warm.py"))],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        )  # fmt: skip
+
+    def ask(self, request):
+        print(json.dumps(request), file=self._server.stdin, flush=True)
+        return json.loads(self._server.stdout.readline())
+
+    def start(self, folder, *words, faults=(), **env):
+        """`python -m ablate`, begun in a folder; `faults` are (moment, action), see `moments`."""
+        self.runs.append(Forked(self, folder, words, faults, env))
+        return self.runs[-1]
+
+    def run(self, folder, *words, **more):
+        """The same to its end: (exit code, what it said)."""
+        run = self.start(folder, *words, **more)
+        return run.wait(), run.said
+
+    def forget(self):
+        while self.runs:
+            self.runs.pop().close()
+
+    def close(self):
+        self.forget()
+        self._server.stdin.close()
+        self._server.wait()
+        self._server.stdout.close()
+
+
+@pytest.fixture(scope="session")
+def warm_process():
+    made = Warm()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def warm(warm_process):
+    """A `Warm`; what it started is dead afterwards."""
+    yield warm_process
+    warm_process.forget()
