@@ -161,6 +161,9 @@ class Checkpoints(Callback):
                 path.unlink(missing_ok=True)
 
     def on_train_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
+        for path, step in found_checkpoints(self.folder) if trainer.is_global_zero else []:
+            if step > trainer.global_step:  # passed over: its step is taken again
+                path.unlink(missing_ok=True)
         if threading.current_thread() is threading.main_thread():
             for signum in self.signals:
                 self._handlers[signum] = signal.signal(signum, self._note)

@@ -144,10 +144,7 @@ def _fit_of(
         objective=settings.objective.name,
     )
     checkpoints = folder.path / "checkpoints"
-
-    def num_lines(step: int) -> int:
-        return sum(map(_stays(step, len(data.steps)), folder.metrics.rows()))
-
+    num_lines = functools.partial(lines_before, folder.metrics, total=len(data.steps))
     newest = newest_checkpoint(checkpoints, num_lines=num_lines, say=say)
     return newest, functools.partial(
         pretrain,
@@ -182,6 +179,11 @@ def forget_after(metrics: MetricsFile, step: int, *, total: int) -> None:
     After the last step that is all but its validation, which is done again.
     """
     metrics.keep(_stays(step, total))
+
+
+def lines_before(metrics: MetricsFile, step: int, *, total: int) -> int:
+    """How many lines `forget_after` keeps."""
+    return sum(map(_stays(step, total), metrics.rows()))
 
 
 def _stays(step: int, total: int) -> Callable[[dict[str, float]], bool]:

@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -138,7 +139,7 @@ class Forked:
 
     def __init__(self, warm, folder, words, faults, env):
         self.warm, self.code, self.heard = warm, None, b""
-        fifo = folder / f"said-{next(warm.numbers)}"
+        fifo = Path(warm.place.name) / str(next(warm.numbers))
         os.mkfifo(fifo)
         self._pipe = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
         request = {"folder": str(folder), "words": words, "faults": faults, "env": env}
@@ -176,6 +177,7 @@ class Warm:
 
     def __init__(self):
         self.numbers, self.runs = itertools.count(), []
+        self.place = tempfile.TemporaryDirectory()
         self._server = subprocess.Popen(
             [sys.executable, str(Path(__file__).with_name("warm.py"))],
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
@@ -204,6 +206,7 @@ class Warm:
         self._server.stdin.close()
         self._server.wait()
         self._server.stdout.close()
+        self.place.cleanup()
 
 
 @pytest.fixture(scope="session")

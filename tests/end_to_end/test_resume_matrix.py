@@ -41,9 +41,12 @@ def _cases():
     for number, points in enumerate(pairs):
         for opposite in (False, True):
             chosen = [(0, 0, 0), (0, 1, 0), (0, 1, 1)][number % 3]
-            yield points, tuple(
-                values[index != opposite]
-                for values, index in zip((ENCODERS, WORKERS, MICRO), chosen, strict=True)
+            yield (
+                points,
+                tuple(
+                    values[index != opposite]
+                    for values, index in zip((ENCODERS, WORKERS, MICRO), chosen, strict=True)
+                ),
             )
 
 

@@ -1,8 +1,8 @@
 """A process that has imported what a run needs, and forks `python -m ablate` at each request.
 
-A fresh interpreter spends ten seconds of importing on a run of one second; a fork of this one, which
-has run nothing and has no thread, does all that `python -m ablate` does after its imports, in a
-process of its own that can be killed.
+A fresh interpreter spends ten seconds on imports for a run of one second; a fork of this one, which
+has run nothing and has no thread, does all that `python -m ablate` does after them, in a process of
+its own that can be killed.
 
 Standard input has one JSON request a line, standard output its answer: {"words", "folder", "env",
 "said": a FIFO for what it prints, "faults": [(moment, action)] of `moments`} -> process id, which
@@ -39,6 +39,7 @@ def run(request):
     os.chdir(request["folder"])
     os.environ.update(request["env"])
     import moments
+
     from ablate.__main__ import main
 
     for moment, action in request["faults"]:
