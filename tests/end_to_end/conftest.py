@@ -11,6 +11,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import yaml
@@ -221,3 +222,62 @@ def warm(warm_process):
     """A `Warm`; what it started is dead afterwards."""
     yield warm_process
     warm_process.forget()
+
+
+WHOLE = [  # a whole run: a trained tokenizer, 6 steps, two measurements
+    "arm=tiny", "size.hidden_size=16", "corpus.num_documents=200", "paths.cache_dir=cache",
+    "corpus.validation_fraction=0.1", "tokenizer.vocabulary=trained", "tokenizer.vocab_size=128",
+    "budget.clock=steps", "budget.amount=6", "trainer.log_every=1", "trainer.threads=1",
+    "trainer.validation_rows=16", "trainer.num_validations=2", "trainer.checkpoint_every=2",
+    "trainer.progress_bar=false", "encoder.dropout=0.1", "evaluation=synthetic",
+    "evaluation.tasks=[acceptability]", "evaluation.num_train_examples=32",
+    "evaluation.num_validation_examples=16", "evaluation.pairs_per_paradigm=2",
+    "evaluation.jobs=1", "evaluation.finetune.min_steps=2", "evaluation.finetune.num_epochs=1",
+    "tracking=none",
+]  # fmt: skip
+# of a record, what two processes do not share: how long they took, what they were, what was typed
+NOT_RESULTS = {"timings", "provenance", "overrides", "notes"}
+
+
+def words_of(encoder, workers, micro):
+    return [
+        *WHOLE, f"encoder={encoder}", f"trainer.num_workers={workers}",
+        f"trainer.micro_batch_size={16 // micro}",
+    ]  # fmt: skip
+
+
+def contents(folder):
+    """All that a run leaves, by path: bytes, of records what does not depend on the process."""
+    found = {}
+    for path in sorted(folder.rglob("*")):
+        name = str(path.relative_to(folder))
+        kept = name.startswith("runs/") or (name.startswith("cache/") and "/." not in name)
+        if not path.is_file() or not kept or path.name == ".lock":
+            continue
+        if path.name == "record.json":
+            record = json.loads(path.read_text())
+            found[name] = {k: v for k, v in record.items() if k not in NOT_RESULTS}
+        elif path.name == "config.yaml":
+            lines = path.read_text().splitlines()
+            found[name] = [line for line in lines if "num_workers" not in line]
+        else:
+            found[name] = path.read_bytes()
+    return found
+
+
+@pytest.fixture(scope="session")
+def whole(warm_process, tmp_path_factory):
+    """A whole run: `words(encoder, workers, micro-batches)`, `contents(folder)` that it leaves, and
+    what it leaves where nothing disturbs it, `undisturbed(encoder, micro-batches)`, once for all
+    tests and without workers, which change no number."""
+    known = {}
+
+    def undisturbed(encoder, micro):
+        if (encoder, micro) not in known:
+            folder = tmp_path_factory.mktemp("undisturbed")
+            code, said = warm_process.run(folder, *words_of(encoder, 0, micro))
+            assert code == 0, said
+            known[encoder, micro] = contents(folder)
+        return known[encoder, micro]
+
+    return SimpleNamespace(words=words_of, contents=contents, undisturbed=undisturbed)

@@ -59,11 +59,9 @@ class Run:
 
     def results(self):
         """Weights, lines of metrics, and scores."""
-        files = [
-            *self.folder.glob("runs/pretrained/*/m*"),
-            *self.folder.glob("runs/single/tiny-*/m*"),
-        ]
-        return {path.name: path.read_bytes() for path in files}, self.record["scores"]
+        files = [path for kind in ("pretrained/*", "single/tiny-*")
+                 for path in self.folder.glob(f"runs/{kind}/m*")]  # fmt: skip
+        return {path.parts[-3:]: path.read_bytes() for path in files}, self.record["scores"]
 
     def again(self, *words):
         """The same command; what it said on stderr."""

@@ -15,20 +15,6 @@ POINTS = (
 )  # fmt: skip
 ENCODERS, WORKERS, MICRO = ("bert", "modernbert"), (0, 2), (1, 2)
 SETTINGS = list(itertools.product(ENCODERS, WORKERS, MICRO))
-STEPS = 6
-TINY = [
-    "arm=tiny", "size.hidden_size=16", "corpus.num_documents=200", "paths.cache_dir=cache",
-    "corpus.validation_fraction=0.1", "tokenizer.vocabulary=trained", "tokenizer.vocab_size=128",
-    "budget.clock=steps", f"budget.amount={STEPS}", "trainer.log_every=1", "trainer.threads=1",
-    "trainer.validation_rows=16", "trainer.num_validations=2", "trainer.checkpoint_every=2",
-    "trainer.progress_bar=false", "encoder.dropout=0.1", "evaluation=synthetic",
-    "evaluation.tasks=[acceptability]", "evaluation.num_train_examples=32",
-    "evaluation.num_validation_examples=16", "evaluation.pairs_per_paradigm=2",
-    "evaluation.jobs=1", "evaluation.finetune.min_steps=2", "evaluation.finetune.num_epochs=1",
-    "tracking=none",
-]  # fmt: skip
-# of a record, what two processes do not share: how long they took, what they were, what was typed
-NOT_RESULTS = {"timings", "provenance", "overrides", "notes"}
 
 
 def _cases():
@@ -53,34 +39,7 @@ def _cases():
 CASES = list(_cases())
 
 
-def words_of(encoder, workers, micro):
-    return [
-        *TINY, f"encoder={encoder}", f"trainer.num_workers={workers}",
-        f"trainer.micro_batch_size={16 // micro}",
-    ]  # fmt: skip
-
-
-def contents(folder):
-    """All that a run leaves, by path: bytes, of records what does not depend on the process."""
-    found = {}
-    for path in sorted(folder.rglob("*")):
-        name = str(path.relative_to(folder))
-        kept = name.startswith("runs/") or (name.startswith("cache/") and "/." not in name)
-        if not path.is_file() or not kept or path.name == ".lock":
-            continue
-        if path.name == "record.json":
-            record = json.loads(path.read_text())
-            found[name] = {k: v for k, v in record.items() if k not in NOT_RESULTS}
-        elif path.name == "config.yaml":
-            lines = path.read_text().splitlines()
-            found[name] = [line for line in lines if "num_workers" not in line]
-        else:
-            found[name] = path.read_bytes()
-    return found
-
-
-def assert_same(folder, reference):
-    mine = contents(folder)
+def assert_same(mine, reference):
     assert mine.keys() == reference.keys()
     for name, content in mine.items():
         assert content == reference[name], name
@@ -91,34 +50,24 @@ def assert_same(folder, reference):
     (lines,) = [text for name, text in mine.items() if name.startswith("runs/pretrained/")
                 and name.endswith("metrics.jsonl")]  # fmt: skip
     rows = [json.loads(line) for line in lines.splitlines()]
-    assert [row["step"] for row in rows if "train/loss" in row] == list(range(1, STEPS + 1))
+    assert [row["step"] for row in rows if "train/loss" in row] == [1, 2, 3, 4, 5, 6]
     assert [row["step"] for row in rows if "val/token_mask/loss" in row] == [3, 6]
 
 
-@pytest.fixture(scope="module")
-def undisturbed(warm_process, tmp_path_factory):
-    """(encoder, micro-batches) -> what a run leaves that nothing disturbs; it has no workers, which
-    change no number."""
-    known = {}
+@pytest.fixture
+def killed(warm, whole, tmp_path):
+    """Kills a run at each point, one after the other, and lets it end."""
 
-    def run(encoder, micro):
-        if (encoder, micro) not in known:
-            folder = tmp_path_factory.mktemp("undisturbed")
-            code, said = warm_process.run(folder, *words_of(encoder, 0, micro))
-            assert code == 0, said
-            known[encoder, micro] = contents(folder)
-        return known[encoder, micro]
+    def check(points, encoder, workers, micro):
+        words = whole.words(encoder, workers, micro)
+        for point in points:
+            code, said = warm.run(tmp_path, *words, faults=[(point, "kill")])
+            assert code == -9, f"{point} was not reached: {said}"
+        code, said = warm.run(tmp_path, *words)
+        assert code == 0, said
+        assert_same(whole.contents(tmp_path), whole.undisturbed(encoder, micro))
 
-    return run
-
-
-def killed(warm, folder, points, settings, reference):
-    for point in points:
-        code, said = warm.run(folder, *words_of(*settings), faults=[(point, "kill")])
-        assert code == -9, f"{point} was not reached: {said}"
-    code, said = warm.run(folder, *words_of(*settings))
-    assert code == 0, said
-    assert_same(folder, reference)
+    return check
 
 
 def name_of(value):
@@ -126,17 +75,15 @@ def name_of(value):
 
 
 @pytest.mark.parametrize(("points", "settings"), CASES, ids=name_of)
-def test_killed_twice_a_run_ends_in_the_same_bytes(warm, undisturbed, tmp_path, points, settings):
-    killed(warm, tmp_path, points, settings, undisturbed(settings[0], settings[2]))
+def test_killed_twice_a_run_ends_in_the_same_bytes(killed, points, settings):
+    killed(points, *settings)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("settings", SETTINGS, ids=name_of)
 @pytest.mark.parametrize("point", POINTS)
-def test_killed_at_any_point_a_run_ends_in_the_same_bytes(
-    warm, undisturbed, tmp_path, point, settings
-):
-    killed(warm, tmp_path, [point], settings, undisturbed(settings[0], settings[2]))
+def test_killed_at_any_point_a_run_ends_in_the_same_bytes(killed, point, settings):
+    killed([point], *settings)
 
 
 def test_the_default_cases_cover_every_pair_of_values():
@@ -152,5 +99,5 @@ def test_the_default_cases_cover_every_pair_of_values():
             assert ((i, pair[0]), (j, pair[1])) in covered, pair
 
 
-def test_killed_in_the_corpus_scan(warm, undisturbed, tmp_path):
-    killed(warm, tmp_path, ["corpus scan"], ("bert", 0, 1), undisturbed("bert", 1))
+def test_killed_in_the_corpus_scan(killed):
+    killed(["corpus scan"], "bert", 0, 1)

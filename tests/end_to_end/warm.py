@@ -16,6 +16,8 @@ import signal
 import sys
 from pathlib import Path
 
+import numba
+
 sys.path.insert(0, str(Path(__file__).parent))
 IMPORTED = (
     "ablate.__main__", "ablate.corpus.synthetic", "ablate.encoder.initialization",
@@ -24,7 +26,7 @@ IMPORTED = (
     "ablate.evaluation.pair_task", "ablate.evaluation.protocol", "ablate.evaluation.tasks",
     "ablate.pretraining.pretrain", "ablate.run.single", "ablate.tokens.training",
     "ablate.tracking.lightning", "cloudpickle", "dateutil", "fsspec.implementations.local",
-    "hydra._internal.hydra", "moments", "numba", "pandas", "pyarrow.parquet", "rich.console",
+    "hydra._internal.hydra", "moments", "pandas", "pyarrow.parquet", "rich.console",
     "rich.table", "safetensors.torch", "torch._dynamo", "torch.utils.data",
 )  # fmt: skip
 
@@ -76,6 +78,7 @@ def main():
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C ends pytest, which closes our input
     for name in IMPORTED:
         importlib.import_module(name)
+    numba.njit(lambda: 1)()  # most of numba is imported when it first compiles
     answers = os.fdopen(os.dup(1), "w")
     for line in sys.stdin:
         request = json.loads(line)
