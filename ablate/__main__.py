@@ -1,7 +1,7 @@
 """`python -m ablate [group=option] [key=value]`: compose, check, hand over to `run`.
 
 Bad input ends in one message and exit code 2; a run stopped by a signal in 128 + its number;
-anything else is our mistake or the machine's, with its traceback and exit code 1.
+anything else is our mistake or the machine's, and exit code 1 (`config.failures`).
 """
 
 from __future__ import annotations
@@ -15,13 +15,12 @@ from typing import Any
 os.environ.setdefault("HYDRA_FULL_ERROR", "1")
 
 import hydra
-from hydra.errors import HydraException
 from omegaconf import DictConfig
-from omegaconf.errors import OmegaConfBaseException
 
 from ablate.config.commands import exit_code
 from ablate.config.compose import compose_settings, conf_dir, refuse_overlays, settings_from
 from ablate.config.failures import report
+from ablate.pretraining.interrupted import stoppable
 from ablate.study.options import asks_for_study
 
 _codes: list[int] = []  # of this process's jobs: one, or under -m several
@@ -92,24 +91,25 @@ def _study(words: list[str]) -> int:
     return 1 if driven.failed else 0
 
 
-def main() -> int:
-    """Entry point; returns the exit code: that of the worst job."""
-    if asks_for_study(sys.argv[1:]):
-        codes: list[int] = []
-        stopped = exit_code(lambda: codes.append(_study(sys.argv[1:])))
-        return stopped or codes[0]
+def _jobs(words: list[str]) -> int:
+    """One point, or under -m several: the exit code of the worst."""
     _codes.clear()
-    try:
-        _job()
-        _check_shown(sys.argv[1:])
-    except ValueError as error:  # shown by --cfg, and refused all the same
-        return report(error)
-    except (HydraException, OmegaConfBaseException) as error:
-        return report(error)
-    except KeyboardInterrupt:
-        print("ablate: stopped; the same command continues", file=sys.stderr)
-        return 130
+    _job()
+    _check_shown(words)  # shown by --cfg, and refused all the same
     return max(_codes, default=0)
+
+
+def main() -> int:
+    """Entry point; returns the exit code."""
+    words, codes = sys.argv[1:], list[int]()
+    work = _study if asks_for_study(words) else _jobs
+
+    def stoppably() -> None:
+        with stoppable():
+            codes.append(work(words))
+
+    stopped = exit_code(stoppably)
+    return stopped or codes[0]
 
 
 if __name__ == "__main__":

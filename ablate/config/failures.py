@@ -1,7 +1,8 @@
 """An exception -> what the person reads, and the exit code: the same for every command.
 
-Bad input ends in one message and exit code 2; a run stopped by a signal in 128 + its number;
-anything else is our mistake or the machine's, with its traceback and exit code 1.
+Bad input ends in one message and exit code 2; a run stopped by a signal in 128 + its number; a disk
+that is full or read-only in one message and exit code 1; anything else is our mistake or the
+machine's, with its traceback and exit code 1.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from hydra.errors import HydraException
 from omegaconf.errors import OmegaConfBaseException
 
 from ablate.config.compose import readable
+from ablate.pretraining.disk import full_disk
 
 
 def raised_by_us(error: BaseException) -> bool:
@@ -40,6 +42,10 @@ def report(error: Exception) -> int:
         return int(error.exit_code)
     if isinstance(error, FloatingPointError) and raised_by_us(error):
         print(f"ablate: {error}", file=sys.stderr)
+        return 1
+    unwritten = full_disk(error)
+    if unwritten is not None:
+        print(f"ablate: {unwritten}", file=sys.stderr)
         return 1
     traceback.print_exception(error)
     return 1

@@ -51,12 +51,7 @@ class Source:
     @functools.cached_property
     def weights_hash(self) -> str:
         """16 hexadecimal digits of the bytes of the weights' files."""
-        digest = hashlib.blake2b(digest_size=8)
-        for file in weight_files(self.folder):
-            with open(file, "rb") as opened:
-                while chunk := opened.read(1 << 24):
-                    digest.update(chunk)
-        return digest.hexdigest()
+        return hash_of_weights(self.folder)
 
     def load(self) -> dict[str, Tensor]:
         """The weights under our names, float32, on the CPU.
@@ -64,6 +59,7 @@ class Source:
         Raises:
             ValueError: missing or unexpected names, all of them listed.
         """
+        check_written(self.folder, self.details.get("weights"))
         state = {name: value.float() for name, value in read_state(self.folder).items()}
         if self.family == OURS:
             return state
@@ -72,6 +68,29 @@ class Source:
         if self.family != "bert":
             state = {name: v for name, v in state.items() if ".pooler." not in name}
         return _module(self.family).state_dict_from_hf(state, self.encoder)
+
+
+def hash_of_weights(folder: Path) -> str:
+    """16 hexadecimal digits of the bytes of the weights' files in a folder."""
+    digest = hashlib.blake2b(digest_size=8)
+    for file in weight_files(folder):
+        with open(file, "rb") as opened:
+            while chunk := opened.read(1 << 24):
+                digest.update(chunk)
+    return digest.hexdigest()
+
+
+def check_written(folder: Path, wanted: str | None) -> None:
+    """Hold weights against the hash in their record; None where it has none (older ones).
+
+    Raises:
+        ValueError: they are not those that were written.
+    """
+    if wanted is not None and hash_of_weights(folder) != wanted:
+        raise ValueError(
+            f"the weights in {folder} are damaged, their bytes are not those that were written: "
+            "put the file back, or type the command that trained them, which trains again"
+        )
 
 
 def open_source(path: str | Path) -> Source:
@@ -154,7 +173,8 @@ def _from_record(folder: Path, record: Mapping[str, Any]) -> Source:
         )
     weight_files(folder)
     loss = _PAIR_LOSSES.get((identity["nsp"], identity["sop"]))
-    return Source(folder, OURS, _encoder(folder, identity["encoder"]), loss, identity)
+    details = {**identity, "weights": record.get("weights")}
+    return Source(folder, OURS, _encoder(folder, identity["encoder"]), loss, details)
 
 
 def _encoder(folder: Path, arguments: Any) -> EncoderConfig:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import os
-import re
 import signal
 import sys
 import threading
 import time
-import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +14,8 @@ import pytorch_lightning as pl
 import torch
 from pytorch_lightning.callbacks import Callback
 
+from ablate.pretraining.checkpoints import StraightToDisk, checkpoint_path, found_checkpoints
+from ablate.pretraining.disk import writing
 from ablate.pretraining.interrupted import Interrupted
 from ablate.pretraining.module import PretrainingModule
 
@@ -147,7 +147,23 @@ class Checkpoints(Callback):
         self.signum: int | None = None
         self._handlers: dict[int, Any] = {}
 
+    @property
+    def state_key(self) -> str:
+        return "Checkpoints"
+
+    def state_dict(self) -> dict[str, str]:
+        return {"run": self.folder.parent.name}
+
+    def setup(self, trainer: pl.Trainer, module: pl.LightningModule, stage: str) -> None:
+        trainer.strategy.checkpoint_io = StraightToDisk()
+        if trainer.is_global_zero:
+            for path in self.folder.glob("*.part"):  # of a process that was killed
+                path.unlink(missing_ok=True)
+
     def on_train_start(self, trainer: pl.Trainer, module: pl.LightningModule) -> None:
+        for path, step in found_checkpoints(self.folder) if trainer.is_global_zero else []:
+            if step > trainer.global_step:  # passed over: its step is taken again
+                path.unlink(missing_ok=True)
         if threading.current_thread() is threading.main_thread():
             for signum in self.signals:
                 self._handlers[signum] = signal.signal(signum, self._note)
@@ -173,10 +189,10 @@ class Checkpoints(Callback):
             return
         path = checkpoint_path(self.folder, step)
         temporary = path.with_suffix(".part")
-        trainer.save_checkpoint(temporary)
+        with writing(path):
+            self.folder.mkdir(parents=True, exist_ok=True)
+            trainer.save_checkpoint(temporary)
         if trainer.is_global_zero:
-            with open(temporary, "rb") as file:
-                os.fsync(file.fileno())
             os.replace(temporary, path)
             for path, _ in found_checkpoints(self.folder)[: -self.keep]:
                 path.unlink(missing_ok=True)
@@ -201,36 +217,3 @@ class Checkpoints(Callback):
         for signum, handler in self._handlers.items():
             signal.signal(signum, handler)
         self._handlers.clear()
-
-
-def checkpoint_path(folder: Path, step: int) -> Path:
-    """Where the checkpoint after `step` optimizer steps lies; no `=`, so it can be typed."""
-    return folder / f"step-{step:08d}.ckpt"
-
-
-def newest_checkpoint(folder: Path) -> tuple[Path, int] | None:
-    """(path, step) of the newest whole checkpoint; a torn one is said and passed over."""
-    for path, step in reversed(found_checkpoints(folder)):
-        if _is_whole(path):
-            return path, step
-        print(f"warning: {path} is not whole; taking the one before it", file=sys.stderr)
-    return None
-
-
-def _is_whole(path: Path) -> bool:
-    """Whether every member of the archive passes its checksum."""
-    try:
-        with zipfile.ZipFile(path) as archive:
-            return archive.testzip() is None
-    except (OSError, zipfile.BadZipFile):
-        return False
-
-
-def found_checkpoints(folder: Path) -> list[tuple[Path, int]]:
-    """(path, step) of the checkpoints in a folder, oldest first."""
-    found = [
-        (path, int(match.group(1)))
-        for path in folder.glob("step-*.ckpt")
-        if (match := re.fullmatch(r"step-(\d+)\.ckpt", path.name))
-    ]
-    return sorted(found, key=lambda pair: pair[1])

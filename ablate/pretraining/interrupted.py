@@ -1,12 +1,15 @@
-"""A signal as an exception; imports nothing, since it is raised from signal handlers."""
+"""A signal as an exception; imports nothing heavy, since it is raised from signal handlers."""
 
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 import threading
 from collections.abc import Iterator
 from typing import Any
+
+_SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 class Interrupted(Exception):  # noqa: N818  (no error: a state of the run)
@@ -19,16 +22,43 @@ class Interrupted(Exception):  # noqa: N818  (no error: a state of the run)
 
 @contextlib.contextmanager
 def stoppable() -> Iterator[None]:
-    """SIGTERM raises `Interrupted` wherever it comes, so that the record says so."""
+    """SIGTERM and Ctrl-C raise `Interrupted` wherever they come, so that the record says so.
+
+    Once: while the first one unwinds, SIGTERM is ignored, and a second Ctrl-C cuts short what is
+    waited for. Signals that are ignored (a shell's background jobs) stay so, and Ctrl-C, which a
+    terminal sends to all, is for this process and not for workers that were forked from it.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
+    noted: list[int] = []
+    owner = os.getpid()
 
     def stop(signum: int, frame: Any) -> None:
-        raise Interrupted(signum, "outside training")
+        if signum == signal.SIGINT and os.getpid() != owner:
+            return
+        noted.append(signum)
+        if len(noted) == 1 or signum == signal.SIGINT:
+            raise Interrupted(signum, "outside training")
 
-    before = signal.signal(signal.SIGTERM, stop)
+    before = {n: signal.getsignal(n) for n in _SIGNALS if signal.getsignal(n) != signal.SIG_IGN}
+    for signum in before:
+        signal.signal(signum, stop)
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for signum, handler in before.items():
+            signal.signal(signum, handler)
+
+
+@contextlib.contextmanager
+def signals_wait() -> Iterator[None]:
+    """What is inside is done before a signal is acted on: the last words of a record."""
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, _SIGNALS)
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)

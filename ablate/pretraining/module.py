@@ -82,6 +82,8 @@ class PretrainingModule(pl.LightningModule):
         self.pair_classes = loss_classes(pairing, self.pair_loss)
         self.counts = MaskCounts()
         self.tokens = self.step = 0  # spent and taken so far, in whatever process
+        self.lines = 0  # of metrics, likewise; without the validation that ends the run
+        self.ended = False  # with the last step of the budget
         self.window: dict[str, float] = {}
         self.latest: dict[str, float] = {}
         self.validation_metrics: dict[str, float] = {}
@@ -157,9 +159,10 @@ class PretrainingModule(pl.LightningModule):
             self._add(name, value)
         self.counts += summed_counts(item.counts, self.summed)
         self.tokens, self.step = item.tokens, item.step + 1
+        self.ended = item.progress >= 1.0
         self._add("grad_norm", norm)
         self._add("steps", 1)
-        if (item.step + 1) % self.log_every == 0 or item.progress >= 1.0:
+        if (item.step + 1) % self.log_every == 0 or self.ended:
             self._log_window(item.step + 1, self.learning_rate * factor)
 
     def _gradients_stay(self, stay: bool) -> AbstractContextManager[Any]:
@@ -193,6 +196,7 @@ class PretrainingModule(pl.LightningModule):
                 total += metrics[f"train/{name}_loss"]
         metrics["train/loss"] = total
         self.latest = metrics
+        self.lines += 1
         self._write(metrics, step)
 
     def _write(self, metrics: dict[str, float], step: int) -> None:
@@ -225,6 +229,7 @@ class PretrainingModule(pl.LightningModule):
                 bits = loss / math.log(2) / self.bytes_per_token
                 metrics[f"val/{name}/bits_per_byte"] = bits
         self.validation_metrics, self.validated_at = metrics, self.step
+        self.lines += not self.ended
         self._write(metrics, self.step)
 
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
@@ -237,6 +242,7 @@ class PretrainingModule(pl.LightningModule):
             "counts": dict(vars(self.counts)),
             "tokens": self.tokens,
             "latest": dict(self.latest),
+            "lines": self.lines,
         }
 
     def knowledge(self) -> dict[str, Any]:
@@ -255,4 +261,5 @@ class PretrainingModule(pl.LightningModule):
         self.window, self.tokens = dict(kept["window"]), kept["tokens"]
         self.step = checkpoint["global_step"]
         self.latest = dict(kept["latest"])
+        self.lines = kept.get("lines", self.lines)
         self.counts = MaskCounts(**kept["counts"])

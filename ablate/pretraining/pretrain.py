@@ -1,6 +1,6 @@
 """Model + data + settings -> a trained model and what the record needs: one Lightning fit.
 
-Continues from the checkpoint that it is given (`callbacks.newest_checkpoint` finds it). A budget
+Continues from the checkpoint that it is given (`checkpoints.newest_checkpoint` finds it). A budget
 of 0 trains nothing and validates the initial weights (the "no pretraining" arm).
 """
 
@@ -22,7 +22,8 @@ from pytorch_lightning.plugins.environments import LightningEnvironment
 
 from ablate.inputs.datamodule import PretrainingData
 from ablate.pretraining import distributed
-from ablate.pretraining.callbacks import Checkpoints, Throughput, newest_checkpoint
+from ablate.pretraining.callbacks import Checkpoints, Throughput
+from ablate.pretraining.checkpoints import newest_checkpoint
 from ablate.pretraining.module import PretrainingModule
 
 _NOISE = (  # advice that does not hold for this design, or that concerns Lightning's own code

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import os
 import sys
+import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +28,7 @@ from ablate.inputs.pairs import loss_name
 from ablate.interop import pretrained
 from ablate.interop.checkpoint import Source
 from ablate.pretraining import machine
+from ablate.pretraining.disk import writing
 from ablate.run.encoders import describe_encoder, resolve_backend
 from ablate.run.progress import Stage
 
@@ -57,15 +59,16 @@ class Arm:
             text_bytes=self.corpus.counts["text_bytes"],
             cores=machine.available_cores(),
         )
-        found = store.build(
-            self.corpus, self.tokenizer, cache_dir=self.cache, progress=progress, jobs=jobs
-        )
-        if self.settings.corpus.word_order == "natural":
-            return found
-        from ablate.tokens.word_order import shuffled
+        with writing(self.cache / "stores"):
+            found = store.build(
+                self.corpus, self.tokenizer, cache_dir=self.cache, progress=progress, jobs=jobs
+            )
+            if self.settings.corpus.word_order == "natural":
+                return found
+            from ablate.tokens.word_order import shuffled
 
-        threshold, seed = self.corpus.validation_threshold, self.settings.corpus.seed
-        return shuffled(found, threshold, seed=seed, cache_dir=self.cache)
+            threshold, seed = self.corpus.validation_threshold, self.settings.corpus.seed
+            return shuffled(found, threshold, seed=seed, cache_dir=self.cache)
 
     @functools.cached_property
     def data(self) -> Any:
@@ -148,8 +151,9 @@ def prepare(given: Settings, overrides: Sequence[str] = ()) -> Arm:
     make_folder("paths.cache_dir", cache)
     if settings.trainer.progress_bar and settings.corpus.kind != "synthetic":
         print("corpus: reading, the first time", file=sys.stderr, flush=True)
-    corpus = open_corpus(settings, cache)
-    tokenizer = open_tokenizer(settings, corpus, cache)
+    with writing(cache):
+        corpus = open_corpus(settings, cache)
+        tokenizer = open_tokenizer(settings, corpus, cache)
     encoder, arguments = describe_encoder(settings, tokenizer, backend, source)
     facts = {
         "device": device,
@@ -205,13 +209,15 @@ def _word_order(settings: Settings, tokenizer: Any) -> dict[str, str]:
 
 
 def make_folder(setting: str, folder: Path) -> None:
-    """Create the folder of a `paths` setting.
+    """Create the folder of a `paths` setting, and try to write in it.
 
     Raises:
         ValueError: it cannot be written.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
     except OSError as error:
         raise ValueError(
             f"{setting}={folder} cannot be written ({error.strerror}); type {setting}=FOLDER"

@@ -14,7 +14,7 @@ from typing import Any
 
 from ablate.config.schema import Settings
 from ablate.inputs.pairs import LOSSES, loss_name
-from ablate.interop.checkpoint import WEIGHTS, open_source, read_state
+from ablate.interop.checkpoint import WEIGHTS, check_written, open_source, read_state
 from ablate.tracking.record import read_json
 
 _HINT = (
@@ -79,6 +79,7 @@ def _open_run(place: Path, record: dict[str, Any]) -> Saved:
             f"the pretraining of {place} is {state} ({pretrained}); the command that began it "
             "continues it"
         )
+    check_written(pretrained, record.get("weights"))
     identity = record["identity"]
     settings = _settings(single / "config.yaml")
     tokenizer = _tokenizer(identity["data"]["tokenizer"], pretrained, settings)

@@ -6,6 +6,7 @@ retried; `force` runs a finished one again from its beginning, in the same folde
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 import re
@@ -19,7 +20,8 @@ from ablate.config.fingerprint import fingerprint, run_identity
 from ablate.config.schema import Settings
 from ablate.evaluation.measurement import Measurement
 from ablate.pretraining import machine
-from ablate.pretraining.interrupted import stoppable
+from ablate.pretraining.disk import NotWritten, writing
+from ablate.pretraining.interrupted import signals_wait, stoppable
 from ablate.run.arm import Arm, make_folder, prepare
 from ablate.run.measurements import finetune_arguments, measurements
 from ablate.run.shown import masked_rows, score_table
@@ -27,7 +29,7 @@ from ablate.run.stages import baselines, evaluate_stage, follow, pretrain_stage
 from ablate.tracking.loggers import Mirror, resolve_mode
 from ablate.tracking.other_loggers import CsvTracker, TensorBoardTracker, check_installed
 from ablate.tracking.provenance import provenance
-from ablate.tracking.record import RunFolder, locked, write_atomically
+from ablate.tracking.record import RunFolder, forget_temporaries, locked, write_atomically
 from ablate.tracking.summary import print_plan, print_summary
 from ablate.tracking.tracker import Tracker, guarded
 
@@ -48,26 +50,34 @@ def run(given: Settings, *, overrides: Sequence[str] = (), quiet: bool = False) 
     Raises:
         ValueError: bad input. Other errors are recorded as `failed` and raised again.
     """
+    with stoppable():
+        return _begun(given, overrides, quiet=quiet)
+
+
+def _begun(given: Settings, overrides: Sequence[str], *, quiet: bool) -> dict[str, Any]:
+    runs = Path(given.paths.runs_dir)
+    for folder in (runs, runs / "single", runs / "pretrained"):
+        make_folder("paths.runs_dir", folder)
     arm = prepare(given, overrides)
     settings = arm.settings
     if machine.is_follower():
-        follow(arm, Path(settings.paths.runs_dir) / "pretrained" / arm.pretraining)
+        follow(arm, runs / "pretrained" / arm.pretraining)
         raise SystemExit(0)
     check_installed(settings.tracking.kind)
     finetune_arguments(settings, arm.machine["precision"])
     wanted = measurements(settings, arm.cache, arm.corpus)
     hashes = {measurement.name: measurement.hash() for measurement in wanted}
     mark = fingerprint(run_identity(settings, pretraining=arm.pretraining, tasks=hashes))
-    singles = Path(settings.paths.runs_dir) / "single"
+    singles = runs / "single"
     name = settings.arm or arm_name(overrides)
     path = singles / f"{name}-s{settings.seed}-{mark}"
-    make_folder("paths.runs_dir", Path(settings.paths.runs_dir))
     # the same arm under another spelling or name is the same run
     path = next(iter(sorted(singles.glob(f"*-s{settings.seed}-{mark}"))), path)
-    with locked(path), stoppable():
-        folder = RunFolder(path)
-        _run(arm, wanted, folder, name=name, mark=mark, overrides=overrides, quiet=quiet)
-        return {**folder.record, "folder": path.name}
+    with locked(path):
+        forget_temporaries(path)
+        found = RunFolder(path)
+        _run(arm, wanted, found, name=name, mark=mark, overrides=overrides, quiet=quiet)
+        return {**found.record, "folder": path.name}
 
 
 def _run(
@@ -87,43 +97,35 @@ def _run(
             print_summary(folder.record, folder.path, again=True)
         return
     attempt = folder.record.get("attempt", 0) + (1 if settings.force else 0)
-    folder.update(
-        status="running",
-        fingerprint=mark,
-        pretraining=arm.pretraining,
-        arm=name,
-        seed=settings.seed,
-        attempt=attempt,
-        overrides=list(overrides),
-        provenance=provenance(),
-    )
-    write_config(folder.path, settings)
     mirror, code = None, 1
     try:
+        folder.update(
+            status="running",
+            fingerprint=mark,
+            pretraining=arm.pretraining,
+            arm=name,
+            seed=settings.seed,
+            attempt=attempt,
+            overrides=list(overrides),
+            provenance=provenance(),
+        )
+        write_config(folder.path, settings)
         mirror = open_mirror(arm, folder, mark if attempt == 0 else f"{mark}-{attempt + 1}")
         if not quiet:
             print_plan(arm.machine, name=name, seed=settings.seed, folder=folder.path)
         pretrained = Path(settings.paths.runs_dir) / "pretrained" / arm.pretraining
         model, trained = pretrain_stage(arm, pretrained, mirror)
-        shutil.copyfile(trained.metrics.path, folder.metrics.path)
+        with writing(folder.metrics.path):
+            shutil.copyfile(trained.metrics.path, folder.metrics.path)
         results = evaluate_stage(arm, model, wanted, folder, pretrained / "fits")
         record_results(folder, trained, results, baselines(arm))
         if mirror is not None:
             show(mirror, arm, folder, pretrained)
         code = 0
-    except KeyboardInterrupt:
-        code = 130
-        folder.update(status="interrupted")
-        raise
     except BaseException as error:
-        code = getattr(error, "exit_code", 1)
-        stopped = code != 1
-        folder.update(
-            status="interrupted" if stopped else "failed",
-            failure=f"{type(error).__name__}: {error}",
-        )
-        if not stopped:
-            write_atomically(folder.path / "traceback.txt", traceback.format_exc())
+        code = getattr(error, "exit_code", 130 if isinstance(error, KeyboardInterrupt) else 1)
+        with signals_wait(), contextlib.suppress(NotWritten):  # then it stays `running`
+            record_end(folder, error, stopped=code != 1)
         raise
     finally:
         if mirror is not None:
@@ -133,12 +135,22 @@ def _run(
         print_summary(folder.record, folder.path)
 
 
+def record_end(folder: RunFolder, error: BaseException, *, stopped: bool) -> None:
+    """A run that did not come to its end says why."""
+    status = "interrupted" if stopped else "failed"
+    folder.update(status=status, failure=f"{type(error).__name__}: {error}")
+    if not stopped:
+        write_atomically(folder.path / "traceback.txt", traceback.format_exc())
+
+
 def record_results(
     folder: RunFolder, trained: RunFolder, results: Any, counted: dict[str, float]
 ) -> None:
     """Merge pretraining and evaluation into the run's record; timings apart from results."""
     kept = ("clocks", "derived", "data", "machine")
     folder.record.pop("failure", None)
+    if found := {**folder.record, **trained.record}.get("notes"):
+        folder.record["notes"] = list(dict.fromkeys([*folder.record.get("notes", []), *found]))
     folder.update(
         status="complete",
         scores={**trained.record["scores"], **counted, **results.scores},

@@ -1,29 +1,31 @@
 """Arm -> trained model -> scores: the two stages of a run.
 
 Pretraining has its own folder, `runs/pretrained/<fingerprint>`, so that runs which differ only in
-evaluation share it; its weights are kept, its checkpoints go when it is complete.
+evaluation share it; its weights are kept with their hash, its checkpoints go when it is complete.
 """
 
 from __future__ import annotations
 
 import contextlib
 import functools
-import os
 import shutil
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ablate.evaluation.measurement import Measurement
 from ablate.inputs.pairs import loss_name
+from ablate.interop.checkpoint import WEIGHTS, hash_of_weights
 from ablate.interop.tokenizer_files import keep_tokenizer
+from ablate.pretraining.disk import NotWritten, writing
+from ablate.pretraining.interrupted import signals_wait
 from ablate.run.arm import Arm
 from ablate.run.checks import check_rows
 from ablate.run.measurements import devices, finetune_arguments, protocol_plan
 from ablate.run.models import build_model, check_attention, encoder_facts
 from ablate.run.progress import TaskLines
-from ablate.tracking.record import MetricsFile, RunFolder, locked
+from ablate.run.weights import keep_weights, load_weights
+from ablate.tracking.record import MetricsFile, RunFolder, forget_temporaries, locked
 from ablate.tracking.tracker import Tracker
 
 if TYPE_CHECKING:
@@ -39,35 +41,29 @@ def pretrain_stage(arm: Arm, path: Path, mirror: Tracker | None) -> tuple[Any, R
 
 
 def _pretrain(arm: Arm, path: Path, mirror: Tracker | None) -> tuple[Any, RunFolder]:
-    from safetensors import SafetensorError
-    from safetensors.torch import load_file, save_file
-
     model = build_model(arm)
-    weights = path / "model.safetensors"
+    forget_temporaries(path)
     folder = RunFolder(path)
-    if folder.status == "complete" and weights.exists() and not arm.settings.force:
-        try:
-            model.load_state_dict(load_file(weights))
-        except (SafetensorError, RuntimeError) as error:
-            print(f"warning: {weights} cannot be read ({error}); training again", file=sys.stderr)
-        else:
+    if folder.status == "complete" and not arm.settings.force:
+        if load_weights(model, folder):
             if mirror is not None:
                 mirror.replay(folder.metrics.rows())
             return model, folder
+        model = build_model(arm)
     if folder.status == "complete":  # forced: from the beginning; an interrupted one continues
         shutil.rmtree(path / "checkpoints", ignore_errors=True)
-    folder.update(status="running", fingerprint=path.name, identity=arm.identity)
     try:
+        folder.update(status="running", fingerprint=path.name, identity=arm.identity)
         facts = _train(arm, model, folder, mirror)
+        with writing(path / WEIGHTS):
+            keep_weights(model, folder)
+            keep_tokenizer(arm.tokenizer, path)
+        folder.update(status="complete", weights=hash_of_weights(path), **facts)
     except BaseException as error:
         stopped = isinstance(error, KeyboardInterrupt) or hasattr(error, "exit_code")
-        folder.update(status="interrupted" if stopped else "failed")
+        with signals_wait(), contextlib.suppress(NotWritten):  # then it stays `running`
+            folder.update(status="interrupted" if stopped else "failed")
         raise
-    temporary = path / ".model.safetensors"
-    save_file({name: p.contiguous() for name, p in model.state_dict().items()}, temporary)
-    os.replace(temporary, weights)
-    keep_tokenizer(arm.tokenizer, path)
-    folder.update(status="complete", **facts)
     shutil.rmtree(path / "checkpoints", ignore_errors=True)
     return model, folder
 
@@ -83,7 +79,7 @@ def _train(arm: Arm, model: Any, folder: RunFolder, mirror: Tracker | None) -> d
     check_attention(arm)
     data = arm.data
     check_rows(settings, data)
-    newest, fit = _fit_of(arm, model, folder.path / "checkpoints")
+    newest, fit = _fit_of(arm, model, folder, say=folder.note)
     resumed_from = newest[1] if newest else 0
     forget_after(folder.metrics, resumed_from, total=len(data.steps))
     if resumed_from and mirror is not None:
@@ -125,10 +121,10 @@ def _train(arm: Arm, model: Any, folder: RunFolder, mirror: Tracker | None) -> d
 
 
 def _fit_of(
-    arm: Arm, model: Any, checkpoints: Path
+    arm: Arm, model: Any, folder: RunFolder, say: Callable[[str], None]
 ) -> tuple[tuple[Path, int] | None, Callable[..., PretrainingResult]]:
     """(the checkpoint to continue from, the fit; call it with `loggers`)."""
-    from ablate.pretraining.callbacks import newest_checkpoint
+    from ablate.pretraining.checkpoints import newest_checkpoint
     from ablate.pretraining.module import PretrainingModule
     from ablate.pretraining.pretrain import pretrain
 
@@ -147,7 +143,9 @@ def _fit_of(
         pairing=settings.input_format.pairing,
         objective=settings.objective.name,
     )
-    newest = newest_checkpoint(checkpoints)
+    checkpoints = folder.path / "checkpoints"
+    num_lines = functools.partial(lines_before, folder.metrics, total=len(data.steps))
+    newest = newest_checkpoint(checkpoints, num_lines=num_lines, say=say)
     return newest, functools.partial(
         pretrain,
         module,
@@ -172,7 +170,7 @@ def follow(arm: Arm, path: Path) -> None:
     from ablate.pretraining.interrupted import Interrupted
 
     with contextlib.suppress(Interrupted):  # said and recorded by rank 0
-        _fit_of(arm, build_model(arm), path / "checkpoints")[1](loggers=[])
+        _fit_of(arm, build_model(arm), RunFolder(path), say=lambda text: None)[1](loggers=[])
 
 
 def forget_after(metrics: MetricsFile, step: int, *, total: int) -> None:
@@ -180,11 +178,18 @@ def forget_after(metrics: MetricsFile, step: int, *, total: int) -> None:
 
     After the last step that is all but its validation, which is done again.
     """
-    metrics.keep(
-        lambda row: (
-            0 < row["step"] <= step
-            and not (row["step"] == step == total and any(name.startswith("val/") for name in row))
-        )
+    metrics.keep(_stays(step, total))
+
+
+def lines_before(metrics: MetricsFile, step: int, *, total: int) -> int:
+    """How many lines `forget_after` keeps."""
+    return sum(map(_stays(step, total), metrics.rows()))
+
+
+def _stays(step: int, total: int) -> Callable[[dict[str, float]], bool]:
+    return lambda row: (
+        0 < row["step"] <= step
+        and not (row["step"] == step == total and any(name.startswith("val/") for name in row))
     )
 
 
@@ -244,7 +249,9 @@ def evaluate_stage(
     if settings.force:
         shutil.rmtree(folder.path / "predictions", ignore_errors=True)
         shutil.rmtree(fits, ignore_errors=True)
-    with locked(fits):  # its parts, and encoders that lie there until all is done, are shared
+    with locked(fits), writing(fits):  # its parts, and encoders that lie there, are shared
+        for place in (fits, folder.path / "predictions"):
+            forget_temporaries(place)
         return _evaluate(arm, model, wanted, folder, fits)
 
 

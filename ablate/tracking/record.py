@@ -1,8 +1,9 @@
 """The run folder: what is true about a run, in plain files that survive any kill.
 
 `record.json` is written to a temporary name and renamed; `metrics.jsonl` gets one flushed line a
-logging step, and on resume loses the lines after the checkpoint that is continued. Nothing here
-imports torch or W&B: reports read these files alone.
+logging step, and on resume loses the lines after the checkpoint that is continued. What was found
+damaged, and what was done about it, is in the record's `notes`. Nothing here imports torch or W&B:
+reports read these files alone.
 """
 
 from __future__ import annotations
@@ -10,23 +11,38 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+
+from ablate.pretraining.disk import writing
 
 STATUSES = ("running", "complete", "interrupted", "failed")
 
 
 def write_atomically(path: Path, text: str) -> None:
     """Write to a temporary name, flush, rename: a reader sees the old file or the new one."""
-    path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    with open(temporary, "w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(temporary, path)
+    with writing(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            with open(temporary, "w", encoding="utf-8") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(temporary, path)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
+
+
+def forget_temporaries(folder: Path) -> None:
+    """Remove what killed processes left half written; for who holds the folder's lock."""
+    for path in folder.glob(".*"):
+        if re.fullmatch(r"\..+\.\d+", path.name):
+            path.unlink(missing_ok=True)
 
 
 def write_json(path: Path, value: Any) -> None:
@@ -38,7 +54,7 @@ def read_json(path: Path) -> Any:
     """The content of a JSON file, or None where there is none or it is not JSON."""
     try:
         return json.loads(path.read_text(encoding="utf-8"))
-    except (FileNotFoundError, json.JSONDecodeError):
+    except (FileNotFoundError, UnicodeDecodeError, json.JSONDecodeError):
         return None
 
 
@@ -66,22 +82,51 @@ def read_kept(path: Path, kind: type) -> Any:
 def locked(folder: Path) -> Iterator[None]:
     """Hold the folder for this process; another one waits, and says so.
 
-    The lock is the kernel's (flock) and ends with its owner, however that ends. It holds between
-    processes of one machine and on file systems that support flock.
+    The lock is the kernel's (flock) and ends with its owner, however that ends: forked children,
+    such as workers that load data, let go of it. It holds between processes of one machine and on
+    file systems that support flock.
     """
     try:
         import fcntl
     except ImportError:  # not a POSIX system: nothing to lock with
         yield
         return
-    folder.mkdir(parents=True, exist_ok=True)
-    with open(folder / ".lock", "w", encoding="ascii") as file:
+    with writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT, 0o666)
+    _held.add(lock)
+    try:
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            print(f"another process works in {folder}; waiting for it", file=sys.stderr, flush=True)
-            fcntl.flock(file, fcntl.LOCK_EX)
+            owner = os.pread(lock, 20, 0).decode("ascii", "replace").strip()
+            print(
+                f"another process works in {folder}{owner and f' (pid {owner})'}; waiting for it",
+                file=sys.stderr,
+                flush=True,
+            )
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        with contextlib.suppress(OSError):  # a full disk: who waits is told no number
+            os.ftruncate(lock, 0)
+            os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
         yield
+    finally:
+        if lock in _held:  # else this is a child
+            _held.discard(lock)
+            os.close(lock)
+
+
+_held: set[int] = set()
+
+
+def _let_go() -> None:
+    for lock in _held:
+        os.close(lock)
+    _held.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_let_go)
 
 
 class RunFolder:
@@ -92,7 +137,15 @@ class RunFolder:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.record: dict[str, Any] = read_json(path / "record.json") or {}
+        found = read_json(path / "record.json")
+        self.record: dict[str, Any] = found if isinstance(found, dict) else {}
+        if not self.record and (path / "record.json").exists():
+            self.note(f"{path / 'record.json'} was damaged: it is made again")
+
+    def note(self, text: str) -> None:
+        """Say it, and keep it in the record: written with the next `update`."""
+        print(f"warning: {text}", file=sys.stderr, flush=True)
+        self.record["notes"] = [*self.record.get("notes", []), text]
 
     @property
     def status(self) -> str | None:
@@ -119,19 +172,21 @@ class MetricsFile:
         """One line, flushed. Values as they come, rounded to 9 significant digits."""
         row = {"step": step, **{name: float(f"{value:.9g}") for name, value in metrics.items()}}
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        with open(self.path, "a", encoding="utf-8") as file:
+        with writing(self.path), open(self.path, "a", encoding="utf-8") as file:
             file.write(json.dumps(row, allow_nan=True) + "\n")
 
     def rows(self) -> list[dict[str, float]]:
-        """All whole lines; a line torn by a kill is left out."""
+        """All whole lines; a line torn by a kill, or damaged since, is left out."""
         if not self.path.exists():
             return []
         found = []
-        for line in self.path.read_text(encoding="utf-8").split("\n"):
+        for line in self.path.read_bytes().split(b"\n"):
             try:
-                found.append(json.loads(line))
-            except json.JSONDecodeError:
+                row = json.loads(line.decode())
+            except (UnicodeDecodeError, json.JSONDecodeError):
                 continue
+            if isinstance(row, dict) and isinstance(row.get("step"), int):
+                found.append(row)
         return found
 
     def keep(self, wanted: Callable[[dict[str, float]], bool]) -> None:

@@ -1,21 +1,26 @@
-"""A tiny study driven by the real command line, in processes that can be killed."""
+"""A tiny study driven by the real command line, and runs forked from a process that has imported
+all they need (`warm`), both in processes that can be killed."""
 
+import contextlib
+import itertools
 import json
 import os
 import re
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import yaml
 
 STEPS = 40
-# of a record, what no two processes have in common: how long they took, and what they were
-NOT_RESULTS = {"timings", "provenance"}
+# of a record, what two processes do not share: how long they took, what they were, what was typed
+NOT_RESULTS = {"timings", "provenance", "overrides", "notes"}
 COMMON = [
     "budget.clock=steps", f"budget.amount={STEPS}", "evaluation=none", "tracking=none",
     "corpus.num_documents=300", "corpus.validation_fraction=0.1", "trainer.threads=1",
@@ -180,3 +185,149 @@ def undisturbed(shell):
     found = shell()
     assert found.finish() == 0, found.said
     return found
+
+
+class Forked:
+    """One command in a process of its own; `said` is what it printed so far."""
+
+    def __init__(self, warm, folder, words, faults, env):
+        self.warm, self.code, self.heard = warm, None, b""
+        fifo = Path(warm.place.name) / str(next(warm.numbers))
+        os.mkfifo(fifo)
+        self._pipe = os.open(fifo, os.O_RDONLY | os.O_NONBLOCK)
+        request = {"folder": str(folder), "words": words, "faults": faults, "env": env}
+        self.pid = warm.ask({**request, "said": str(fifo)})
+
+    @property
+    def said(self):
+        with contextlib.suppress(BlockingIOError):
+            while more := os.read(self._pipe, 1 << 16):
+                self.heard += more
+        return self.heard.decode()
+
+    def poll(self):
+        if self.code is None:
+            self.code = self.warm.ask({"wait": self.pid})
+        return self.code
+
+    def wait(self, timeout=300):
+        end = time.monotonic() + timeout
+        while self.said is not None and self.poll() is None:
+            assert time.monotonic() < end, self.said
+            time.sleep(0.01)
+        return self.code
+
+    def close(self):
+        """Kill it, and what it has started."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.pid, signal.SIGKILL)
+        self.wait()
+        os.close(self._pipe)
+
+
+class Warm:
+    """Starts `python -m ablate` by forking a process that has done its imports."""
+
+    def __init__(self):
+        self.numbers, self.runs = itertools.count(), []
+        self.place = tempfile.TemporaryDirectory()
+        self._server = subprocess.Popen(
+            [sys.executable, str(Path(__file__).with_name("warm.py"))],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        )  # fmt: skip
+
+    def ask(self, request):
+        print(json.dumps(request), file=self._server.stdin, flush=True)
+        return json.loads(self._server.stdout.readline())
+
+    def start(self, folder, *words, faults=(), **env):
+        """`python -m ablate`, begun in a folder; `faults` are (moment, action), see `moments`."""
+        self.runs.append(Forked(self, folder, words, faults, env))
+        return self.runs[-1]
+
+    def run(self, folder, *words, **more):
+        """The same to its end: (exit code, what it said)."""
+        run = self.start(folder, *words, **more)
+        return run.wait(), run.said
+
+    def forget(self):
+        while self.runs:
+            self.runs.pop().close()
+
+    def close(self):
+        self.forget()
+        self._server.stdin.close()
+        self._server.wait()
+        self._server.stdout.close()
+        self.place.cleanup()
+
+
+@pytest.fixture(scope="session")
+def warm_process():
+    made = Warm()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def warm(warm_process):
+    """A `Warm`; what it started is dead afterwards."""
+    yield warm_process
+    warm_process.forget()
+
+
+WHOLE = [  # a whole run: a trained tokenizer, 6 steps, two measurements
+    "arm=tiny", "size.hidden_size=16", "corpus.num_documents=200", "paths.cache_dir=cache",
+    "corpus.validation_fraction=0.1", "tokenizer.vocabulary=trained", "tokenizer.vocab_size=128",
+    "budget.clock=steps", "budget.amount=6", "trainer.log_every=1", "trainer.threads=1",
+    "trainer.validation_rows=16", "trainer.num_validations=2", "trainer.checkpoint_every=2",
+    "trainer.progress_bar=false", "encoder.dropout=0.1", "evaluation=synthetic",
+    "evaluation.tasks=[acceptability]", "evaluation.num_train_examples=32",
+    "evaluation.num_validation_examples=16", "evaluation.pairs_per_paradigm=2",
+    "evaluation.jobs=1", "evaluation.finetune.min_steps=2", "evaluation.finetune.num_epochs=1",
+    "tracking=none",
+]  # fmt: skip
+
+
+def words_of(encoder, workers, micro):
+    return [
+        *WHOLE, f"encoder={encoder}", f"trainer.num_workers={workers}",
+        f"trainer.micro_batch_size={16 // micro}",
+    ]  # fmt: skip
+
+
+def contents(folder):
+    """All that a run leaves, by path: bytes, of records what does not depend on the process."""
+    found = {}
+    for path in sorted(folder.rglob("*")):
+        name = str(path.relative_to(folder))
+        kept = name.startswith("runs/") or (name.startswith("cache/") and "/." not in name)
+        if not path.is_file() or not kept or path.name == ".lock":
+            continue
+        if path.name == "record.json":
+            record = json.loads(path.read_text())
+            found[name] = {k: v for k, v in record.items() if k not in NOT_RESULTS}
+        elif path.name == "config.yaml":
+            lines = path.read_text().splitlines()
+            found[name] = [line for line in lines if "num_workers" not in line]
+        else:
+            found[name] = path.read_bytes()
+    return found
+
+
+@pytest.fixture(scope="session")
+def whole(warm_process, tmp_path_factory):
+    """A whole run: `words(encoder, workers, micro-batches)`, `contents(folder)` that it leaves, and
+    what it leaves where nothing disturbs it, `undisturbed(encoder, micro-batches)`, once for all
+    tests and without workers, which change no number."""
+    known = {}
+
+    def undisturbed(encoder, micro):
+        if (encoder, micro) not in known:
+            folder = tmp_path_factory.mktemp("undisturbed")
+            code, said = warm_process.run(folder, *words_of(encoder, 0, micro))
+            assert code == 0, said
+            known[encoder, micro] = contents(folder)
+        return known[encoder, micro]
+
+    return SimpleNamespace(words=words_of, contents=contents, undisturbed=undisturbed)

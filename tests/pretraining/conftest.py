@@ -1,5 +1,6 @@
 """A tiny model and the pieces of a fit over the built-in data."""
 
+import functools
 import os
 
 import pytest
@@ -11,7 +12,12 @@ from ablate.encoder.heads import MaskedLanguageModel
 from ablate.encoder.initialization import initialize
 from ablate.inputs.datamodule import PretrainingData
 from ablate.inputs.masking import MaskingPolicy
+from ablate.pretraining import pretrain as fits
+from ablate.pretraining.checkpoints import newest_checkpoint
 from ablate.pretraining.module import PretrainingModule
+from ablate.run.stages import forget_after, lines_before
+from ablate.tracking.lightning import RecordLogger
+from ablate.tracking.record import MetricsFile
 
 
 @pytest.fixture
@@ -60,3 +66,27 @@ def make_module():
         )  # fmt: skip
 
     return make
+
+
+@pytest.fixture
+def fit(make_model, make_data, make_module, tmp_path):
+    """One whole fit in a folder of that name, continued where one was begun there."""
+
+    def run(name, *, model=None, every=4, validations=2, module_options=None, **data_options):
+        model = model or make_model()
+        data = make_data(**data_options)
+        module = make_module(model, data, **(module_options or {}))
+        metrics = MetricsFile(tmp_path / name / "metrics.jsonl")
+        total = len(data.steps)
+        lines = functools.partial(lines_before, metrics, total=total)
+        newest = newest_checkpoint(tmp_path / name / "checkpoints", num_lines=lines)
+        forget_after(metrics, newest[1] if newest else 0, total=total)
+        result = fits.pretrain(
+            module, data, folder=tmp_path / name / "checkpoints", resume_from=newest,
+            loggers=[RecordLogger(metrics)],
+            accelerator="cpu", devices=1, precision="fp32", num_validations=validations,
+            checkpoint_every=every, show_progress=False,
+        )  # fmt: skip
+        return model, result, metrics
+
+    return run

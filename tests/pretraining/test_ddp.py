@@ -16,7 +16,7 @@ from ablate.encoder.initialization import initialize
 from ablate.inputs.masking import MaskingPolicy
 from ablate.inputs.pairs import NO_PAIR
 from ablate.pretraining import pretrain as fits
-from ablate.pretraining.callbacks import newest_checkpoint
+from ablate.pretraining.checkpoints import newest_checkpoint
 from ablate.pretraining.interrupted import Interrupted
 from ablate.run.stages import forget_after
 from ablate.tracking.lightning import RecordLogger

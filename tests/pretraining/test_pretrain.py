@@ -9,31 +9,8 @@ import torch
 
 from ablate.inputs.masking import MaskingPolicy
 from ablate.pretraining import pretrain as fits
-from ablate.pretraining.callbacks import checkpoint_path, newest_checkpoint
+from ablate.pretraining.checkpoints import checkpoint_path
 from ablate.pretraining.interrupted import Interrupted
-from ablate.run.stages import forget_after
-from ablate.tracking.lightning import RecordLogger
-from ablate.tracking.record import MetricsFile
-
-
-@pytest.fixture
-def fit(make_model, make_data, make_module, tmp_path):
-    def run(name, *, model=None, every=4, validations=2, module_options=None, **data_options):
-        model = model or make_model()
-        data = make_data(**data_options)
-        module = make_module(model, data, **(module_options or {}))
-        metrics = MetricsFile(tmp_path / name / "metrics.jsonl")
-        newest = newest_checkpoint(tmp_path / name / "checkpoints")
-        forget_after(metrics, newest[1] if newest else 0, total=len(data.steps))
-        result = fits.pretrain(
-            module, data, folder=tmp_path / name / "checkpoints", resume_from=newest,
-            loggers=[RecordLogger(metrics)],
-            accelerator="cpu", devices=1, precision="fp32", num_validations=validations,
-            checkpoint_every=every, show_progress=False,
-        )  # fmt: skip
-        return model, result, metrics
-
-    return run
 
 
 def same(ours, theirs):
