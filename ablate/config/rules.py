@@ -180,10 +180,10 @@ def _check_devices(settings: Settings) -> None:
     trainer = settings.trainer
     devices, rows = trainer.devices, trainer.global_batch_size
     in_range("trainer.devices", devices, 1, 4096, 2)
-    if trainer.strategy == "fsdp":
+    if trainer.strategy == "fsdp" and settings.encoder.kind == "hf":
         raise ValueError(
-            "trainer.strategy=fsdp is not built: its parameters are flat, so that weight decay "
-            "would find no matrix, and it has not been run on a GPU; type trainer.strategy=auto"
+            "trainer.strategy=fsdp spreads the layers of our own encoder, and encoder=hf is one of "
+            "transformers' classes; type trainer.strategy=auto"
         )
     one_of("trainer.strategy", trainer.strategy, STRATEGIES)
     if devices == 1 and trainer.strategy != "auto":

@@ -1,8 +1,8 @@
 """A fit over several devices of one machine: how its ranks start, stop, and what comes back.
 
 `ddp_fork` and `ddp_spawn` start all ranks as children, and this process waits: it passes signals
-on, gets the weights back by Lightning and what rank 0 has counted by a file. Under `ddp` this
-process is rank 0 and the others run its command again (`run.stages.follow`). Either way what
+on, gets the weights back by Lightning and what rank 0 has counted by a file. Under `ddp` and `fsdp`
+this process is rank 0 and the others run its command again (`run.stages.follow`). Either way what
 follows the fit goes on in this process alone, as after a fit on one device.
 
 What the ranks compute is in `module`: sums over all ranks, so every rank knows the same.
@@ -11,6 +11,7 @@ What the ranks compute is in `module`: sums over all ranks, so every rank knows 
 from __future__ import annotations
 
 import contextlib
+import copy
 import functools
 import multiprocessing
 import os
@@ -35,6 +36,7 @@ from ablate.encoder.heads import MaskedLanguageModel
 from ablate.inputs.mask_counts import MaskCounts
 from ablate.pretraining import machine
 from ablate.pretraining.interrupted import Interrupted
+from ablate.pretraining.sharded import Sharded, gathered
 
 _STARTS = {"ddp": "popen", "ddp_fork": "fork", "ddp_spawn": "spawn"}
 _LEFT_BEHIND = (  # by Lightning, in the environment of this process
@@ -49,12 +51,16 @@ def _ranks(strategy: str, devices: int, *, find_unused: bool) -> dict[str, Any]:
     The buffers are constants, so they are not sent at each step. `find_unused` is for models some
     of whose parameters get no gradient.
     """
-    chosen: Strategy = DDPStrategy(
-        start_method=_STARTS[strategy],  # type: ignore[arg-type]
-        broadcast_buffers=False,
-        gradient_as_bucket_view=True,
-        find_unused_parameters=find_unused,
-    )
+    chosen: Strategy
+    if strategy == "fsdp":
+        chosen = Sharded(devices)
+    else:
+        chosen = DDPStrategy(
+            start_method=_STARTS[strategy],  # type: ignore[arg-type]
+            broadcast_buffers=False,
+            gradient_as_bucket_view=True,
+            find_unused_parameters=find_unused,
+        )
     # one machine, whatever a cluster's environment says
     return {"strategy": chosen, "devices": devices, "plugins": [LightningEnvironment()]}
 
@@ -88,6 +94,7 @@ class RankProcess(Callback):
         self.outcome, self.threads, self.children = outcome, threads, children
         self.quiet = quiet
         self.parent = os.getpid()
+        self.weights: dict[str, Any] = {}  # of rank 0, whole, where they were spread
 
     def setup(self, trainer: pl.Trainer, module: Any, stage: str) -> None:
         machine.set_threads(self.threads)  # Lightning has set its own number
@@ -103,6 +110,8 @@ class RankProcess(Callback):
             os._exit(128 + signum)
 
     def on_train_end(self, trainer: pl.Trainer, module: Any) -> None:
+        if isinstance(trainer.strategy, Sharded):
+            self.weights = gathered(module.model)
         if self.children and trainer.is_global_zero:
             callbacks: list[Any] = trainer.callbacks  # type: ignore[attr-defined]
             throughput = next(c for c in callbacks if c.state_key == "Throughput")
@@ -159,7 +168,15 @@ def fit(
         connector._sigterm_notifier_fn = ignore_signal
         start = functools.partial(trainer.fit, module, datamodule=data, ckpt_path=checkpoint)
         if not children:
-            _as_rank_zero(start, trainer)
+            plain = module.model
+            if strategy == "fsdp":
+                module.model = copy.deepcopy(plain)
+            try:
+                _as_rank_zero(start, trainer)
+            finally:
+                module.model = plain
+            if strategy == "fsdp":
+                plain.load_state_dict(process.weights)
             return throughput.rate(module.tokens)
         _wait_for_children(start, newest)
         known = pickle.loads(outcome.read_bytes())

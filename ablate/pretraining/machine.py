@@ -16,7 +16,7 @@ from pathlib import Path
 
 PRECISIONS = ("auto", "fp32", "bf16")
 ACCELERATORS = ("auto", "cpu", "gpu")
-STRATEGIES = ("auto", "ddp", "ddp_fork", "ddp_spawn")
+STRATEGIES = ("auto", "ddp", "ddp_fork", "ddp_spawn", "fsdp")
 MARK = "ABLATE_RANK"  # in the environment of the ranks that `ddp` starts
 _M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4  # glibc's malloc.h
 _BF16_FLAGS = {"avx512_bf16", "amx_bf16"}
@@ -161,9 +161,9 @@ def resolve_strategy(strategy: str, *, device: str, devices: int, threads: int) 
             f"trainer.strategy=ddp_fork with {threads} threads a rank would hang, since OpenMP's "
             "threads do not survive a fork; type trainer.threads=1, or trainer.strategy=ddp_spawn"
         )
-    if strategy == "ddp" and not can_start_again():
+    if strategy in ("ddp", "fsdp") and not can_start_again():
         raise ValueError(
-            "trainer.strategy=ddp starts this command again for each device, which works "
+            f"trainer.strategy={strategy} starts this command again for each device, which works "
             "for a single `python -m ablate` and not under -m, in a study or from Python; type "
             f"trainer.strategy={'ddp_spawn' if device == 'cuda' else 'ddp_fork'}"
         )

@@ -28,6 +28,7 @@ from ablate.objectives.sentence_pair import pair_targets, sentence_pair_loss
 from ablate.pretraining.distributed import summed_counts
 from ablate.pretraining.optimizers import adamw
 from ablate.pretraining.schedules import learning_rate_factor
+from ablate.pretraining.sharded import Sharded, whole
 
 
 class PretrainingModule(pl.LightningModule):
@@ -89,6 +90,13 @@ class PretrainingModule(pl.LightningModule):
         self.validation_metrics: dict[str, float] = {}
         self.validated_at: int | None = None  # optimizer steps at the last validation
         self._validation: list[dict[str, float]] = []
+        self._trained: Batch | None = None  # the newest micro-batch
+
+    def configure_model(self) -> None:
+        """Spread the weights where the strategy says so."""
+        strategy = self.trainer.strategy
+        if isinstance(strategy, Sharded):
+            strategy.spread(self.model)
 
     def configure_optimizers(self) -> torch.optim.Optimizer:
         return adamw(self.model, **self.optimizer_settings)  # type: ignore[arg-type]
@@ -139,7 +147,7 @@ class PretrainingModule(pl.LightningModule):
             torch.manual_seed(
                 rng.torch_seed(self.seed, "dropout", item.step, number, self.global_rank)
             )
-            losses = self.losses(micro)
+            losses, self._trained = self.losses(micro), micro
             terms = [part.loss_sum / max(counts[name], 1) for name, part in losses.items()]
             with self._gradients_stay(number < last):
                 self.manual_backward(torch.stack(terms).sum() * self.trainer.world_size)
@@ -147,7 +155,7 @@ class PretrainingModule(pl.LightningModule):
                 found.append((f"{name}_loss", float(part.loss_sum.detach())))
                 found.append((f"{name}_correct", float(part.correct)))
                 found.append((f"{name}_count", float(part.count)))
-        norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.gradient_clip)
+        norm = whole(torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.gradient_clip))
         if not math.isfinite(float(norm)):
             raise FloatingPointError(
                 f"the gradient is not finite at step {item.step + 1} (norm {float(norm)}): type a "
@@ -209,7 +217,9 @@ class PretrainingModule(pl.LightningModule):
         ]
 
     def validation_step(self, batch: Batch | None, index: int, dataloader_idx: int = 0) -> None:
-        if batch is None:
+        if batch is None:  # other ranks have one: spread weights are gathered by all of them
+            if isinstance(self.trainer.strategy, Sharded):
+                self.model(self._trained)
             return
         part = masked_lm_loss(self.model(batch).mlm_logits, batch.labels)
         sums = self._validation[dataloader_idx]

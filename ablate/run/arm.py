@@ -162,6 +162,8 @@ def prepare(given: Settings, overrides: Sequence[str] = ()) -> Arm:
         "attention_backend": backend.name,
         "kernel": backend.kernel_for(settings.encoder.dropout, device),
     }
+    if strategy == "fsdp":  # adds up gradients in another order
+        facts["strategy"] = strategy
     identity = pretraining_identity(
         settings,
         encoder=arguments,
@@ -181,7 +183,7 @@ def prepare(given: Settings, overrides: Sequence[str] = ()) -> Arm:
     training = corpus.counts["documents"] - corpus.counts["validation_documents"]
     check_partners(settings.input_format.name, training, settings.input_format.pairing)
     facts = {**facts, "backend_reason": backend.reason}
-    if strategy is not None:  # how ranks are started changes no number; how many is in the identity
+    if strategy is not None:  # how ddp starts ranks changes no number; how many is in the identity
         facts |= {"world_size": settings.trainer.devices, "strategy": strategy}
     if settings.encoder.kind != "hf" and window_hides_nothing(settings):
         facts["window"] = (

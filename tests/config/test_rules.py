@@ -59,7 +59,10 @@ CLM = {"objective__name": "clm", "encoder__causal": True}
         ({"trainer__devices": 0}, "trainer.devices=2"),
         ({"trainer__devices": 2, "trainer__strategy": "dp"}, "ddp_fork"),
         ({"trainer__strategy": "ddp"}, "no effect with trainer.devices=1"),
-        ({"trainer__devices": 2, "trainer__strategy": "fsdp"}, "type trainer.strategy=auto"),
+        (
+            {"trainer__devices": 2, "trainer__strategy": "fsdp", "encoder__kind": "hf"},
+            "type trainer.strategy=auto",
+        ),
         ({"encoder__norm_position": "middle"}, "norm_position"),
         ({"encoder__causal": True}, "encoder.causal=false"),
         ({"encoder__causal": True}, "objective=clm encoder.causal=true"),

@@ -8,6 +8,8 @@ import sys
 import time
 
 import pytest
+import torch
+from safetensors.torch import load_file
 
 TINY = [
     "corpus.num_documents=200", "corpus.validation_fraction=0.1", "budget.clock=steps",
@@ -129,6 +131,55 @@ def test_ddp_starts_the_command_again_and_ends_it_after_the_fit(ablate, tmp_path
     (record,) = records(tmp_path)  # the same fingerprint: how ranks start is no part of it
     assert record["attempt"] == 1
     assert record["status"] == "complete"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        pytest.param(["nsp=true", "trainer.micro_batch_size=4", "encoder.dropout=0.1"], id="plain"),
+        pytest.param(
+            ["encoder.share_layers=true", "encoder=bert"], marks=pytest.mark.slow, id="albert"
+        ),
+    ],
+)
+def test_spread_weights_train_as_those_of_ddp(ablate, tmp_path, words):
+    """fsdp: the same losses and weights to rounding; 17 validation rows are more on one rank."""
+    words = [*words, "trainer.devices=2", "trainer.validation_rows=17"]
+    for arm, strategy in (("ddp", "ddp_fork"), ("fsdp", "fsdp")):
+        code, said = finish(ablate(f"arm={arm}", f"trainer.strategy={strategy}", *words))
+        assert code == 0, said
+    ddp, fsdp = (
+        json.loads(next(tmp_path.glob(f"runs/single/{arm}-*/record.json")).read_text())
+        for arm in ("ddp", "fsdp")
+    )
+    assert ddp["pretraining"] != fsdp["pretraining"]
+    assert fsdp["machine"]["strategy"] == "fsdp"
+    assert fsdp["scores"] == pytest.approx(ddp["scores"], rel=1e-4)
+    weights = [
+        load_file(tmp_path / "runs/pretrained" / record["pretraining"] / "model.safetensors")
+        for record in (ddp, fsdp)
+    ]
+    assert weights[0].keys() == weights[1].keys()
+    for name, value in weights[0].items():
+        assert torch.allclose(value, weights[1][name], atol=1e-5), name
+
+
+@pytest.mark.slow
+def test_a_stopped_run_of_spread_weights_continues(ablate, tmp_path):
+    words = ["trainer.devices=2", "trainer.strategy=fsdp", "trainer.checkpoint_every=2"]
+    code, said = finish(ablate("arm=whole", *words, "paths.runs_dir=other"))
+    assert code == 0, said
+    process = ablate("arm=stopped", *words)
+    while not list(tmp_path.glob("runs/pretrained/*/checkpoints/*.ckpt")):
+        assert process.poll() is None, process.communicate()[0]
+        time.sleep(0.01)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    code, said = finish(ablate("arm=stopped", *words))
+    assert code == 0, said
+    (stopped,) = records(tmp_path)
+    whole = json.loads(next(tmp_path.glob("other/single/*/record.json")).read_text())
+    assert stopped["scores"] == pytest.approx(whole["scores"], rel=1e-6)
 
 
 def _children(pid):
