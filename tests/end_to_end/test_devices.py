@@ -138,7 +138,7 @@ def test_ddp_starts_the_command_again_and_ends_it_after_the_fit(ablate, tmp_path
     [
         pytest.param(["nsp=true", "trainer.micro_batch_size=4", "encoder.dropout=0.1"], id="plain"),
         pytest.param(
-            ["encoder.share_layers=true", "encoder=bert"], marks=pytest.mark.slow, id="albert"
+            ["encoder.shared_layers=all", "encoder=bert"], marks=pytest.mark.slow, id="albert"
         ),
     ],
 )
