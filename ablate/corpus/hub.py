@@ -3,6 +3,7 @@
 `datasets` looks the name up; the two cases differ in nothing but the name. With `streaming` the
 rows pass by once and the kept documents are written to the cache (see `sources.py`), since a stream
 from the network must not be read three times; without it `datasets` keeps its own Arrow copy.
+A connection that drops is taken up again by `datasets` (20 tries, 5 seconds between them).
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import Any
 from ablate.corpus import files
 
 DOCUMENT_RULES = ("rows", "wikitext_headings")
+_NETWORK = ("aiohttp", "httpx", "httpcore", "requests", "urllib3", "huggingface_hub")
 
 
 def find(
@@ -68,7 +70,7 @@ def rows(
     """
     import datasets
 
-    config = builder.config.name
+    config, count = builder.config.name, 0
     try:
         with files.quiet():
             if streaming:
@@ -78,12 +80,34 @@ def rows(
                 data = builder.as_dataset(split=split)
         for table in data.with_format("arrow").iter(batch_size=256):
             yield from files.text_column(table, text_field, f"corpus.name={name}")
+            count += table.num_rows
     except files.CorpusError:
         raise
-    except (*files.read_errors(), RuntimeError) as error:  # type: ignore[misc]
+    except Exception as error:
+        cause = error
         if isinstance(error, datasets.exceptions.DatasetGenerationError) and error.__cause__:
-            error = error.__cause__
-        raise _explained(name, config, cache_dir, error) from None
+            cause = error.__cause__  # type: ignore[assignment]
+        lost = isinstance(cause, (ConnectionError, TimeoutError)) or _from_network(cause)
+        if not lost and not isinstance(error, (*files.read_errors(), RuntimeError)):
+            raise
+        if lost and count:
+            raise _interrupted(name, count, cause) from None
+        raise _explained(name, config, cache_dir, cause) from None
+
+
+def _from_network(error: BaseException) -> bool:
+    """Whether a library of the network raised it; not all of theirs are OSErrors."""
+    return type(error).__module__.partition(".")[0] in _NETWORK
+
+
+def _interrupted(name: str, count: int, error: BaseException) -> ValueError:
+    reason = " ".join((str(error).strip() or type(error).__name__).split())[:300]
+    return files.CorpusError(
+        f"corpus.name={name}: the connection was lost after {count:,} rows and did not come back "
+        f"({reason}); they are not kept, since half a corpus is another one. Run the same command "
+        f"again, or fetch it first with `hf download {name} --repo-type dataset --local-dir DIR` "
+        "and type corpus.name=DIR"
+    )
 
 
 def _explained(name: str, config: str | None, cache_dir: Path, error: BaseException) -> ValueError:

@@ -98,6 +98,11 @@ def test_so_does_a_hub_folder_of_many_shards(tmp_path, one_file, streaming):
         assert value == one_file[name], name
 
 
+def test_jobs_below_one_are_refused():
+    with pytest.raises(ValueError, match=r"corpus.jobs=0 must be from 1 .*corpus.jobs=2"):
+        compose_settings(["corpus.jobs=0"])
+
+
 def load(path, cache, **options):
     return sources.load_files(path, validation_fraction=0.2, cache_dir=cache, **options)
 
