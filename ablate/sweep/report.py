@@ -154,7 +154,7 @@ def _best(result: SweepResult) -> list[Block]:
     command = f"python -m ablate {shlex.join([*result.overrides, *words_of(one.point)])}"
     return [
         Paragraph(
-            f"Of {len(ranked)} settings the best mean is {ranked[0].mean:.4f}, at "
+            f"Settings: {len(ranked)}; the best mean is {ranked[0].mean:.4f}, at "
             f"{ranked[0].words}. The best of many is better than it would be again: it was chosen "
             "by the number that is shown. To find out whether it helps, make it an arm of a study, "
             "with seeds that were not seen here."

@@ -22,7 +22,7 @@ AGENT = (
 def sweep(shell, server, file):
     """`wandb sweep FILE`; the sweep as the server has it."""
     done = subprocess.run(
-        ["wandb", "sweep", "--project", "ablate", str(file)], cwd=shell.folder, env=shell.env,
+        ["wandb", "sweep", str(file)], cwd=shell.folder, env=shell.env,
         capture_output=True, text=True, timeout=300,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
