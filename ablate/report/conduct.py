@@ -163,7 +163,7 @@ def reproduce(result: StudyResult, rule: str | None = None) -> list[Block]:
     extra = [o for o in study.common if "=" in o]
     blocks: list[Block] = []
     if wording.is_descriptive(result):
-        lines = ["python -m ablate " + " ".join(arm.overrides) for arm in result.arms.values()]
+        lines = [f"python -m ablate {shlex.join(arm.overrides)}" for arm in result.arms.values()]
         blocks.append(Code("\n".join(lines)))
     else:
         blocks.append(

@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import dataclasses
 import io
+import shlex
 from collections import Counter
 from pathlib import Path
 from typing import Protocol
@@ -109,7 +110,7 @@ def _facts(result: SweepResult) -> list[Block]:
         for p in sweep.parameters
     ]
     facts = f"Method {sweep.method}; metric {result.metric} ({goal}); points: {states}."
-    command = " ".join(["python -m ablate.sweep", sweep.path.name, *result.overrides])
+    command = f"python -m ablate.sweep {shlex.join([sweep.path.name, *result.overrides])}"
     blocks: list[Block] = [Paragraph(facts), Bullets(parameters), Code(command)]
     if result.guessed:
         blocks.append(
@@ -150,10 +151,10 @@ def _best(result: SweepResult) -> list[Block]:
             ]
         )
     one = analysis.best_point(result)
-    command = f"python -m ablate {' '.join([*result.overrides, *words_of(one.point)])}"
+    command = f"python -m ablate {shlex.join([*result.overrides, *words_of(one.point)])}"
     return [
         Paragraph(
-            f"Of {len(ranked)} settings the best mean is {ranked[0].mean:.4f}, at "
+            f"Settings: {len(ranked)}; the best mean is {ranked[0].mean:.4f}, at "
             f"{ranked[0].words}. The best of many is better than it would be again: it was chosen "
             "by the number that is shown. To find out whether it helps, make it an arm of a study, "
             "with seeds that were not seen here."

@@ -195,11 +195,24 @@ def test_a_full_disk_under_wandb_is_at_most_one_warning(shell, wandb_server, mod
     assert len(shell.warnings) <= 1, shell.said
 
 
+def weights(shell):
+    """The bytes of the only trained model."""
+    (file,) = shell.folder.glob("runs/pretrained/*/model.safetensors")
+    return file.read_bytes()
+
+
+def seconds_apart(lines):
+    """Rows of metrics.jsonl but for what a clock says."""
+    return [{k: v for k, v in row.items() if not k.startswith("perf/")} for row in lines]
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("fault", ["down", "errors", "slow"])
+@pytest.mark.parametrize("fault", ["down", "errors", "slow", "drops"])
 @pytest.mark.parametrize("when", ["start", "middle"])
-def test_scores_are_those_of_an_offline_run(shell, offline, wandb_server, fault, when):
-    """Bit for bit, through the whole command line."""
+def test_a_run_with_a_fault_is_an_offline_run_bit_for_bit(
+    shell, offline, wandb_server, fault, when
+):
+    """Weights, curves and scores, through the whole command line."""
     if when == "start":
         break_it(wandb_server, fault)
     words = ("tracking.mode=online", "tracking.timeout=8")
@@ -208,5 +221,7 @@ def test_scores_are_those_of_an_offline_run(shell, offline, wandb_server, fault,
     break_it(wandb_server, fault)
     assert process.wait(900) == 0, shell.said
     assert shell.record["status"] == "complete"
+    assert weights(shell) == weights(offline)
+    assert seconds_apart(shell.rows()) == seconds_apart(offline.rows())
     assert shell.record["scores"] == offline.record["scores"]
     assert len(shell.warnings) == 1, shell.said
