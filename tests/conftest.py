@@ -20,6 +20,9 @@ os.environ["ABLATE_CACHE"] = str(Path(_HOME) / "cache")
 os.environ["OMP_NUM_THREADS"] = "1"
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
 os.environ["COLUMNS"] = "120"
+# hundreds of processes are started: what one has compiled saves the next half of its start
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 import hypothesis
 import pytest

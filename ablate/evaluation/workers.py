@@ -87,7 +87,7 @@ def measure_in_workers(
     with tempfile.TemporaryDirectory(prefix="ablate-") as folder:
         file = Path(folder) / "subject.pt"
         torch.save(subject, file)
-        with _small_thread_pools(threads):
+        with machine.thread_pools(threads):
             pool = ProcessPoolExecutor(
                 len(devices), mp_context=context, initializer=_begin,
                 initargs=(str(file), threads, free, os.getpid()),
@@ -122,26 +122,6 @@ def _finished(
         counts[name] += 1
         on_progress(name, counts[name], totals[name])
         yield task, done
-
-
-class _small_thread_pools:  # noqa: N801 - reads as a function where it is used
-    """Children started inside have `threads` threads from their first import on."""
-
-    names = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
-
-    def __init__(self, threads: int) -> None:
-        self.threads = threads
-
-    def __enter__(self) -> None:
-        self.before = {name: os.environ.get(name) for name in self.names}
-        os.environ.update(dict.fromkeys(self.names, str(self.threads)))
-
-    def __exit__(self, *error: Any) -> None:
-        for name, value in self.before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
 
 
 def _begin(file: str, threads: int, free: Any, parent: int) -> None:

@@ -6,13 +6,17 @@ width), so that the same machine gives the same run.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
 import gc
 import os
 import platform
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+
+from ablate.tokens.encoders import THREAD_POOLS
 
 PRECISIONS = ("auto", "fp32", "bf16")
 ACCELERATORS = ("auto", "cpu", "gpu")
@@ -78,6 +82,21 @@ def set_threads(threads: int) -> None:
     import torch
 
     torch.set_num_threads(threads)
+
+
+@contextlib.contextmanager
+def thread_pools(threads: int) -> Iterator[None]:
+    """Processes started inside have `threads` threads from their first import on."""
+    before = {name: os.environ.get(name) for name in THREAD_POOLS}
+    os.environ.update(dict.fromkeys(THREAD_POOLS, str(threads)))
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
 
 
 def resolve_device(accelerator: str) -> str:

@@ -6,6 +6,8 @@ What settings alone can tell is refused earlier, by `config.rules`; this needs t
 from __future__ import annotations
 
 import math
+import sys
+from collections.abc import Mapping
 from typing import Any
 
 from ablate.config.schema import Settings
@@ -31,6 +33,17 @@ def check_rows(settings: Settings, data: Any) -> None:
     rows = data.statistics()
     _check_pairs(settings, rows)
     _check_copies(settings, float(rows["epochs"]))
+
+
+def warn_of_unknown(meta: Mapping[str, Any], limit: float = 0.01) -> None:
+    """Say so where more than `limit` of a store's characters lie in unknown tokens."""
+    lost = meta["unk_characters"] / max(meta["characters"], 1)
+    if lost > limit:
+        print(
+            f"warning: the tokenizer does not know {lost:.1%} of the corpus's characters, "
+            "which are [UNK] to the model; type tokenizer=byte_bpe, or train it on this corpus",
+            file=sys.stderr,
+        )
 
 
 def _check_pairs(settings: Settings, rows: dict[str, Any]) -> None:

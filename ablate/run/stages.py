@@ -20,7 +20,7 @@ from ablate.interop.tokenizer_files import keep_tokenizer
 from ablate.pretraining.disk import NotWritten, writing
 from ablate.pretraining.interrupted import signals_wait
 from ablate.run.arm import Arm
-from ablate.run.checks import check_rows
+from ablate.run.checks import check_rows, warn_of_unknown
 from ablate.run.measurements import devices, finetune_arguments, protocol_plan
 from ablate.run.models import build_model, check_attention, encoder_facts
 from ablate.run.progress import TaskLines
@@ -79,6 +79,7 @@ def _train(arm: Arm, model: Any, folder: RunFolder, mirror: Tracker | None) -> d
     check_attention(arm)
     data = arm.data
     check_rows(settings, data)
+    warn_of_unknown(arm.store.meta)
     newest, fit = _fit_of(arm, model, folder, say=folder.note)
     resumed_from = newest[1] if newest else 0
     forget_after(folder.metrics, resumed_from, total=len(data.steps))

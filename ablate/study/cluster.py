@@ -24,11 +24,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ablate.pretraining import machine
 from ablate.study.cluster_job import Warned
 from ablate.study.compute import NOT_BEGUN
 from ablate.study.computes import Compute
-from ablate.study.local_workers import THREAD_POOLS
 from ablate.study.states import State
+from ablate.tokens.encoders import THREAD_POOLS
 from ablate.tracking.record import locked, read_kept, write_json
 
 _SLURM = ("sbatch", "srun", "sacct", "scancel", "scontrol")
@@ -138,7 +139,7 @@ class Cluster:
         if gpus:
             there = list(range(first, first + gpus))
             self._executor.update_parameters(gpus_per_node=gpus, visible_gpus=there)
-        with _inherited(self.compute.threads):
+        with machine.thread_pools(self.compute.threads), _no_ctrl_c():
             return self._executor.submit(task)
 
     def _left_behind(self, job: Any) -> Any:
@@ -246,11 +247,8 @@ def _import(compute: Compute) -> Any:
 
 
 @contextlib.contextmanager
-def _inherited(threads: int) -> Iterator[None]:
-    """What a process that is started here finds: so many threads, and no Ctrl-C of its own, since
-    the command passes that on as SIGTERM."""
-    before = {name: os.environ.get(name) for name in THREAD_POOLS}
-    os.environ.update(dict.fromkeys(THREAD_POOLS, str(threads)))
+def _no_ctrl_c() -> Iterator[None]:
+    """Processes started inside do not hear it: the command passes it on as SIGTERM."""
     main = threading.current_thread() is threading.main_thread()
     handler = signal.signal(signal.SIGINT, signal.SIG_IGN) if main else None
     try:
@@ -258,11 +256,6 @@ def _inherited(threads: int) -> Iterator[None]:
     finally:
         if main:
             signal.signal(signal.SIGINT, handler)
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name)
-            else:
-                os.environ[name] = value
 
 
 def _key(job: Any) -> str:

@@ -19,11 +19,11 @@ from typing import Any
 
 from ablate.study.compute import NOT_BEGUN
 from ablate.study.states import State
+from ablate.tokens.encoders import THREAD_POOLS
 
 _KILLED = State("failed", error="its process was killed, most likely because memory ran out")
 WATCH_SECONDS = 0.5  # how often a worker looks whether it is still wanted
 GRACE_SECONDS = 60.0  # for the step in progress and its checkpoint, after the parent has gone
-THREAD_POOLS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 
 
 class Workers:

@@ -25,9 +25,10 @@ from ablate.tokens.encoding import EncodedDocuments, encode_documents
 from ablate.tokens.tokenizer import Tokenizer
 
 _COMMAND = (sys.executable, "-c", "from ablate.tokens.encoders import serve; serve()")
+THREAD_POOLS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 _ALONE = {
     "TOKENIZERS_PARALLELISM": "false",
-    **dict.fromkeys(("RAYON_NUM_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1"),
+    **dict.fromkeys(("RAYON_NUM_THREADS", *THREAD_POOLS), "1"),
 }
 
 

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 
 from ablate.config.schema import Settings
-from ablate.run.checks import check_rows
+from ablate.run.checks import check_rows, warn_of_unknown
 
 
 def check(statistics, *, epochs=1.5, masking_copies=None, row_copies=None, **losses):
@@ -75,3 +75,13 @@ def test_copies_that_repeat_nothing_are_refused():
             check({}, epochs=10.0, **copies)
         check({}, epochs=10.01, **copies)
         check({}, epochs=0.0, **copies)  # no pretraining: the scratch baseline
+
+
+def test_b43_characters_that_the_tokenizer_does_not_know_are_said(capsys):
+    """Three of six characters of `cat 😀😀😀`; one in a hundred is borne in silence."""
+    warn_of_unknown({"unk_characters": 1, "characters": 100})
+    assert capsys.readouterr().err == ""
+    warn_of_unknown({"unk_characters": 3, "characters": 6})
+    assert "50.0%" in capsys.readouterr().err
+    warn_of_unknown({"unk_characters": 0, "characters": 0})
+    assert capsys.readouterr().err == ""
