@@ -17,6 +17,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ablate.pretraining import machine
+from ablate.pretraining.disk import make_folder
+from ablate.pretraining.interrupted import stoppable
 from ablate.study import compute, tuning
 from ablate.study.collect import StudyResult, collect, look_of
 from ablate.study.compute import Job, is_signal, run_job, run_there
@@ -61,7 +63,9 @@ def drive(
     if options.compute == "joblib":
         extra = merged(extra, [f"trainer.threads={_threads(options.jobs)}", "evaluation.jobs=1"])
     composed = compose_arms(study, extra)
-    runs_dir = Path(composed[study.baseline].settings.paths.runs_dir)
+    paths = composed[study.baseline].settings.paths
+    make_folder("paths.reports_dir", Path(paths.reports_dir))
+    make_folder("paths.runs_dir", runs_dir := Path(paths.runs_dir))
     folder = StudyFolder(runs_dir, study)
     plan = tuning.prepare(study, folder, extra)
     seeds = _seeds(study, composed, folder, extra, options.more_seeds)
@@ -177,8 +181,6 @@ def _run_all(
     """The jobs that failed."""
     if not jobs:
         return []
-    from ablate.pretraining.interrupted import stoppable
-
     began = time.monotonic()
     failed = []
     with stoppable(), contextlib.closing(_ended(jobs, options)) as ended:
