@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from ablate.evaluation.measurement import Part, Table
+from ablate.pretraining.disk import writing
 
 FORMAT_VERSION = 3  # of the files and of what decides their content
 
@@ -28,13 +29,14 @@ def write(file: Path, part: Part, *, key: dict[str, Any]) -> None:
         for name, values in part.table.items()
     }
     metadata = {"ablate_key": _text(key), "ablate_facts": json.dumps(part.facts)}
-    file.parent.mkdir(parents=True, exist_ok=True)
     temporary = file.with_name(f".{file.name}.{os.getpid()}")
-    try:
-        pq.write_table(pa.table(columns).replace_schema_metadata(metadata), temporary)
-        os.replace(temporary, file)
-    finally:
-        temporary.unlink(missing_ok=True)
+    with writing(file):
+        file.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            pq.write_table(pa.table(columns).replace_schema_metadata(metadata), temporary)
+            os.replace(temporary, file)
+        finally:
+            temporary.unlink(missing_ok=True)
 
 
 def read(file: Path, *, key: dict[str, Any] | None = None) -> Part | None:

@@ -9,6 +9,7 @@ row lengths). The loader keeps its place in its `state_dict`; resuming at k give
 from __future__ import annotations
 
 import functools
+import signal
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -152,6 +153,17 @@ class StepDataset(Dataset):
         )
 
 
+def _outlive_a_signal(worker: int) -> None:
+    """A batch system sends SIGTERM to all processes at once: this one still serves the step that
+    the run finishes, and ends with it, or at a second signal."""
+
+    def once(signum: int, frame: Any) -> None:
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+    signal.signal(signal.SIGTERM, once)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
 class StepLoader:
     """Sized, stateful, one pass: yields the items from `position` on."""
 
@@ -164,7 +176,11 @@ class StepLoader:
     def __iter__(self) -> Iterator[StepItem]:
         sampler = range(self.position, len(self.dataset))
         items = DataLoader(
-            self.dataset, batch_size=None, sampler=sampler, num_workers=self.num_workers
+            self.dataset,
+            batch_size=None,
+            sampler=sampler,
+            num_workers=self.num_workers,
+            worker_init_fn=_outlive_a_signal,
         )
         for item in items:
             self.position = item.step + 1

@@ -11,6 +11,7 @@ import errno
 import os
 import re
 import shutil
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -33,6 +34,22 @@ class NotWritten(Exception):  # noqa: N818  (the disk's fault and not the progra
             f"{said}, {_room(self.path)} free on its disk: make room and type the same command; "
             "what was finished is kept, and it continues"
         )
+
+
+def make_folder(setting: str, folder: Path) -> None:
+    """Create the folder of a `paths` setting, and try to write in it.
+
+    Raises:
+        ValueError: it cannot be written.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise ValueError(
+            f"{setting}={folder} cannot be written ({error.strerror}); type {setting}=FOLDER"
+        ) from None
 
 
 @contextlib.contextmanager

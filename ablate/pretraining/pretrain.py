@@ -24,6 +24,7 @@ from ablate.inputs.datamodule import PretrainingData
 from ablate.pretraining import distributed
 from ablate.pretraining.callbacks import Checkpoints, Throughput
 from ablate.pretraining.checkpoints import newest_checkpoint
+from ablate.pretraining.interrupted import Interrupted
 from ablate.pretraining.module import PretrainingModule
 
 _NOISE = (  # advice that does not hold for this design, or that concerns Lightning's own code
@@ -84,6 +85,9 @@ def pretrain(
     quiet()
     children = distributed.are_children(strategy)
     signals = (signal.SIGTERM,) if children else (signal.SIGTERM, signal.SIGINT)
+    checkpoints = Checkpoints(
+        folder, every=checkpoint_every, validate_every=interval, signals=signals
+    )
     settings: dict[str, Any] = {
         "accelerator": "gpu" if accelerator == "cuda" else "cpu",
         "precision": "bf16-mixed" if precision == "bf16" else "32-true",
@@ -92,7 +96,7 @@ def pretrain(
         "logger": list(loggers),
         "callbacks": [
             throughput,
-            Checkpoints(folder, every=checkpoint_every, validate_every=interval, signals=signals),
+            checkpoints,
         ],
         "val_check_interval": interval if total else None,
         "num_sanity_val_steps": 0,
@@ -106,7 +110,13 @@ def pretrain(
     start, rate = time.perf_counter(), None
     checkpoint = resume_from and str(resume_from[0])
     if total and strategy is None:
-        trainer.fit(module, datamodule=data, ckpt_path=checkpoint)
+        try:
+            trainer.fit(module, datamodule=data, ckpt_path=checkpoint)
+        except RuntimeError as error:
+            if checkpoints.signum is None:
+                raise  # else a worker that loads data was stopped too
+            where = "inside a step: the checkpoint before it is kept"
+            raise Interrupted(checkpoints.signum, where) from error
     if total and strategy is not None:
         rate = distributed.fit(
             module, data, settings, strategy=strategy, devices=devices, checkpoint=checkpoint,

@@ -16,7 +16,7 @@ from ablate.report.sections import report_of
 from ablate.report.verdicts import main_table
 from ablate.study.collect import StudyResult
 from ablate.study.examples import intervals
-from ablate.tracking.record import write_atomically
+from ablate.tracking.record import forget_temporaries, write_atomically
 
 
 def folder_name(result: StudyResult) -> str:
@@ -48,6 +48,8 @@ def write(
             f"the reports' folder {folder} cannot be made ({error.strerror}); "
             "type --reports-dir DIR"
         ) from None
+    for place in (reports_dir, folder, folder / "figures"):
+        forget_temporaries(place)
     figures, drawings, absent = _figures(result, runs_dir)
     bootstraps = None if runs_dir is None else intervals(result, runs_dir)
     report = report_of(result, figures, absent, rule, bootstraps)

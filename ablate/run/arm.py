@@ -9,7 +9,6 @@ from __future__ import annotations
 import functools
 import os
 import sys
-import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,7 +27,7 @@ from ablate.inputs.pairs import loss_name
 from ablate.interop import pretrained
 from ablate.interop.checkpoint import Source
 from ablate.pretraining import machine
-from ablate.pretraining.disk import writing
+from ablate.pretraining.disk import make_folder, writing
 from ablate.run.encoders import describe_encoder, resolve_backend
 from ablate.run.progress import Stage
 
@@ -208,22 +207,6 @@ def _word_order(settings: Settings, tokenizer: Any) -> dict[str, str]:
             f"apart, {tokenizer.file} has none; type corpus.word_order=natural"
         )
     return {"word_order": order}
-
-
-def make_folder(setting: str, folder: Path) -> None:
-    """Create the folder of a `paths` setting, and try to write in it.
-
-    Raises:
-        ValueError: it cannot be written.
-    """
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=folder):
-            pass
-    except OSError as error:
-        raise ValueError(
-            f"{setting}={folder} cannot be written ({error.strerror}); type {setting}=FOLDER"
-        ) from None
 
 
 def open_corpus(settings: Settings, cache: Path) -> sources.Corpus:

@@ -20,9 +20,9 @@ from ablate.config.fingerprint import fingerprint, run_identity
 from ablate.config.schema import Settings
 from ablate.evaluation.measurement import Measurement
 from ablate.pretraining import machine
-from ablate.pretraining.disk import NotWritten, writing
+from ablate.pretraining.disk import NotWritten, make_folder, writing
 from ablate.pretraining.interrupted import signals_wait, stoppable
-from ablate.run.arm import Arm, make_folder, prepare
+from ablate.run.arm import Arm, prepare
 from ablate.run.measurements import finetune_arguments, measurements
 from ablate.run.shown import masked_rows, score_table
 from ablate.run.stages import baselines, evaluate_stage, follow, pretrain_stage

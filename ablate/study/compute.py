@@ -18,6 +18,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from ablate.config.compose import compose_settings
 from ablate.config.failures import raised_by_us
+from ablate.pretraining.disk import full_disk
 from ablate.pretraining.machine import hand_back_memory
 from ablate.study.computes import Compute
 from ablate.study.states import State, settings_hash
@@ -55,7 +56,8 @@ def _run(job: Job) -> State:
     except Exception as error:
         if is_signal(error):  # the study stops, and goes on where it was
             raise
-        if not (isinstance(error, ValueError) and raised_by_us(error)):
+        ours = isinstance(error, ValueError) and raised_by_us(error)
+        if not ours and full_disk(error) is None:
             traceback.print_exc(file=sys.stderr)
         return State("failed", None, mark, f"{type(error).__name__}: {error}"[:300])
     return State("complete", record["folder"], mark)

@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from ablate.pretraining.disk import make_folder
 from ablate.pretraining.interrupted import stoppable
 from ablate.study import tuning
 from ablate.study.collect import StudyResult, collect, look_of
@@ -60,7 +61,9 @@ def drive(
     extra = list(options.overrides)
     extra = merged(extra, options.compute.overrides(extra))
     composed = compose_arms(study, extra)
-    runs_dir = Path(composed[study.baseline].settings.paths.runs_dir)
+    paths = composed[study.baseline].settings.paths
+    make_folder("paths.reports_dir", Path(paths.reports_dir))
+    make_folder("paths.runs_dir", runs_dir := Path(paths.runs_dir))
     folder = StudyFolder(runs_dir, study)
     plan = tuning.prepare(study, folder, extra)
     seeds = _seeds(study, composed, folder, extra, options.more_seeds)

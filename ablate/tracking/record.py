@@ -39,10 +39,21 @@ def write_atomically(path: Path, text: str) -> None:
 
 
 def forget_temporaries(folder: Path) -> None:
-    """Remove what killed processes left half written; for who holds the folder's lock."""
+    """Remove what processes of this machine that are no more left half written."""
     for path in folder.glob(".*"):
-        if re.fullmatch(r"\..+\.\d+", path.name):
+        match = re.fullmatch(r"\..+\.(\d+)", path.name)
+        if match and path.is_file() and not _runs(int(match[1])):
             path.unlink(missing_ok=True)
+
+
+def _runs(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:  # somebody else's
+        return True
+    return True
 
 
 def write_json(path: Path, value: Any) -> None:

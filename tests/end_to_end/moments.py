@@ -3,6 +3,7 @@
 Each moment wraps a function of the package or of the system in the process that is to be disturbed.
 """
 
+import errno
 import fnmatch
 import functools
 import importlib
@@ -53,12 +54,18 @@ def hold():
         time.sleep(0.01)
 
 
+def refuse():
+    raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+
 ACTIONS = {
     "kill": kill,
     "term": send(signal.SIGTERM),
     "interrupt": send(signal.SIGINT),
     "term twice": send(signal.SIGTERM, signal.SIGTERM),
+    "interrupt twice": send(signal.SIGINT, signal.SIGINT),
     "no room": no_room,
+    "refuse": refuse,
     "fill": fill,
     "hold": hold,
 }
@@ -178,6 +185,7 @@ def in_a_torn_checkpoint(action):
 
 
 MOMENTS = {
+    "temporary file": at_call("tempfile", "TemporaryFile"),
     "corpus scan": while_reading_documents("ablate.corpus.sources", "load_synthetic"),
     "tokenizer": while_reading_documents("ablate.tokens.training", "train"),
     "store": while_reading_documents("ablate.tokens.store", "build"),
@@ -196,6 +204,7 @@ MOMENTS = {
     "second task": at_call("ablate.evaluation.predictions", "write", 2),
     "record": at_rename("single/*/record.json", holds='"complete"'),
     "last record": at_call("ablate.run.single", "record_results"),
+    "end of record": at_rename("single/*/record.json", holds='"interrupted"'),
     "summary": at_call("ablate.run.single", "print_summary"),
     "report": at_call("ablate.report.build", "write"),
     "page": at_rename("reports/*/report.html"),

@@ -42,6 +42,10 @@ def remove(path):
     path.unlink()
 
 
+def slow(damage):
+    return pytest.param(damage, marks=pytest.mark.slow)
+
+
 class Run:
     """A finished run in a folder, and what it left."""
 
@@ -85,7 +89,7 @@ def run(warm, finished, tmp_path):
     return Run(warm, shutil.copytree(finished, tmp_path / "copy", symlinks=True))
 
 
-@pytest.mark.parametrize("damage", [cut, flip, remove], ids=lambda d: d.__name__)
+@pytest.mark.parametrize("damage", [flip, slow(cut), slow(remove)])
 def test_damaged_weights_are_not_shared_with_another_run(run, damage):
     """They are trained again, and the other run's scores are those of whole ones."""
     damage(run.one("pretrained/*/model.safetensors"))
@@ -116,7 +120,7 @@ def test_damaged_weights_are_not_asked_or_started_from(run):
     open_source(weights.parent).load()
 
 
-@pytest.mark.parametrize("damage", [cut, no_text, no_record], ids=lambda d: d.__name__)
+@pytest.mark.parametrize("damage", [cut, slow(no_text), slow(no_record)])
 def test_a_damaged_record_is_made_again(run, damage):
     file = run.one("single/*/record.json")
     before = json.loads(file.read_text())
@@ -131,6 +135,7 @@ def test_a_damaged_record_is_made_again(run, damage):
     assert run.results() == run.before
 
 
+@pytest.mark.slow
 def test_a_damaged_record_of_the_weights_trains_them_again(run):
     cut(run.one("pretrained/*/record.json"))
     cut(run.one("single/*/record.json"))

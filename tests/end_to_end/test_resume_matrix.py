@@ -101,3 +101,27 @@ def test_the_default_cases_cover_every_pair_of_values():
 
 def test_killed_in_the_corpus_scan(killed):
     killed(["corpus scan"], "bert", 0, 1)
+
+
+@pytest.mark.slow
+def test_killed_three_times_it_is_one_run_of_the_server(warm, whole, tmp_path, wandb_server):
+    """Its history has the lines of metrics.jsonl: each, once, in order."""
+    words = [*whole.words("bert", 0, 1), "tracking=wandb", "tracking.mode=online"]
+    online = {
+        "WANDB_BASE_URL": wandb_server.url, "WANDB_API_KEY": "k" * 40, "WANDB_MODE": "online",
+        "WANDB_X_FILE_STREAM_TRANSMIT_INTERVAL": "0.2",
+    }  # fmt: skip
+    for point in ("step taken", "after rename", "fine-tuning"):
+        code, said = warm.run(tmp_path, *words, faults=[(point, "kill")], **online)
+        assert code == -9, said
+    code, said = warm.run(tmp_path, *words, **online)
+    assert code == 0, said
+    (run,) = wandb_server.runs.values()
+    (file,) = tmp_path.glob("runs/single/*/metrics.jsonl")
+    lines = [json.loads(line) for line in file.read_text().splitlines()]
+    assert [row["_step"] for row in run.history] == list(range(len(lines)))
+    assert [row["tokens"] for row in run.history] == sorted(row["tokens"] for row in lines)
+    for row, line in zip(run.history, lines, strict=True):
+        ours = {name: row[name] for name in line}
+        assert ours == pytest.approx(line, rel=1e-8)
+    assert run.exit_codes[-1] == 0
