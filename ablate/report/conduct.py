@@ -184,6 +184,7 @@ def reproduce(result: StudyResult, rule: str | None = None) -> list[Block]:
         ("versions", "versions"),
         ("platform", "platform"),
         ("processor", "processor"),
+        ("GPU", "gpu"),
     ):
         lines += _mixed(result, label, ("provenance", key))
     for key in ("device", "kernel", "precision", "threads"):

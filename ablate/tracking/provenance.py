@@ -61,7 +61,16 @@ def provenance() -> dict[str, Any]:
         "command": sys.argv,
         "platform": platform.platform(),
         "processor": _processor(),
+        **_gpu(),
     }
+
+
+def _gpu() -> dict[str, str]:
+    """Its name, where torch is loaded and sees one: kernels and sums differ between kinds."""
+    torch = sys.modules.get("torch")
+    if torch is None or not torch.cuda.is_available():
+        return {}
+    return {"gpu": torch.cuda.get_device_name()}
 
 
 def _processor() -> str:

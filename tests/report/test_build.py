@@ -217,6 +217,15 @@ def test_mixed_commits_are_flagged(make, tmp_path):
     assert "b" * 40 in readme
 
 
+def test_runs_on_gpus_of_several_kinds_are_flagged(make, tmp_path):
+    result = make({"all_mask": 0.0})
+    for name, arm in result.arms.items():
+        for record in arm.records.values():
+            record["provenance"]["gpu"] = "H100" if name == "all_mask" else "A100"
+    readme = (write(result, tmp_path / "reports") / "README.md").read_text()
+    assert re.search(r"MIXED GPU: A100 \(\d runs\); H100", readme)
+
+
 def test_protocol_pairing_floor_and_consequences_are_told(three, tmp_path):
     readme = (write(three, tmp_path / "reports") / "README.md").read_text()
     assert "training examples capped: sst2 500 of 67,349" in readme

@@ -1,7 +1,10 @@
 import json
+import sys
+from types import SimpleNamespace
 
 import pytest
 
+from ablate.tracking.provenance import provenance
 from ablate.tracking.record import MetricsFile, RunFolder, write_atomically
 
 
@@ -58,3 +61,11 @@ def test_writing_fails_whole_or_not_at_all(tmp_path, monkeypatch):
     with pytest.raises(OSError, match="disk full"):
         write_atomically(path, json.dumps({"new": 1}))
     assert json.loads(path.read_text()) == {"old": 1}
+
+
+def test_provenance_names_the_gpu_where_there_is_one(monkeypatch):
+    cuda = SimpleNamespace(is_available=lambda: True, get_device_name=lambda: "H100")
+    monkeypatch.setitem(sys.modules, "torch", SimpleNamespace(cuda=cuda))
+    assert provenance()["gpu"] == "H100"
+    monkeypatch.setitem(sys.modules, "torch", None)
+    assert "gpu" not in provenance()
