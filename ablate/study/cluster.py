@@ -30,7 +30,7 @@ from ablate.study.compute import NOT_BEGUN
 from ablate.study.computes import Compute
 from ablate.study.states import State
 from ablate.tokens.encoders import THREAD_POOLS
-from ablate.tracking.record import locked, read_kept, write_json
+from ablate.tracking.record import locked, read_json, write_json
 
 _SLURM = ("sbatch", "srun", "sacct", "scancel", "scontrol")
 STARTS = 20  # of one run whose jobs are stopped from outside
@@ -146,18 +146,23 @@ class Cluster:
         """A Slurm job of an earlier command, or of another one; None where there is none."""
         if not self._is_slurm:
             return None
-        entry = (read_kept(self.folder / "jobs.json", dict) or {}).get(_key(job))
+        entry = self._kept().get(_key(job))
         if entry is None:
             return None
         found = self._submitit.SlurmJob(folder=entry["folder"], job_id=entry["id"])
-        if found.paths.result_pickle.exists():
-            return found
+        if found.paths.result_pickle.exists():  # a failure is not taken up, but tried again
+            return found if self._answer(found).status == "complete" else None
         over = found.done(force_check=True) or found.state == "UNKNOWN"
         return None if over else found
 
+    def _kept(self) -> dict[str, Any]:
+        """A damaged file is as good as none: a job that is not taken up waits for its twin."""
+        found = read_json(self.folder / "jobs.json")
+        return found if isinstance(found, dict) else {}
+
     def _keep(self, job: Any, entry: dict[str, str] | None) -> None:
         with locked(self.folder):
-            kept = read_kept(self.folder / "jobs.json", dict) or {}
+            kept = self._kept()
             kept.pop(_key(job), None)
             if entry is not None:
                 kept[_key(job)] = entry
@@ -195,14 +200,13 @@ class Cluster:
             return False
         if not running.at.paths.result_pickle.exists():
             return False
-        if self._answer(running).status != "interrupted":
+        if self._answer(running.at).status != "interrupted":
             return False
         running.starts += 1
         running.at, running.silent_since = self._submit(running), None
         return True
 
-    def _answer(self, running: _Running) -> State:
-        at = running.at
+    def _answer(self, at: Any) -> State:
         log = f"its log is {at.paths.stdout}"
         if not at.paths.result_pickle.exists():
             if self._asked:
@@ -217,7 +221,7 @@ class Cluster:
         return State("failed", error=f"its job {at.job_id}: {last[0]}"[:200] + f"; {log}")
 
     def state(self, handle: _Running) -> State:
-        found = self._answer(handle)
+        found = self._answer(handle.at)
         self._slots.add(handle.slot)
         if self._is_slurm:
             self._keep(handle.job, None)

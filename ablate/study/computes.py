@@ -99,6 +99,13 @@ def _compute(name: str, values: Mapping[str, tuple[str, str]]) -> Compute:
             raise ValueError(f"{word} is no YAML value; put it in quotes") from None
     for key, value in given.items():
         _check(f"{where}: compute.{key}={value}", key, value)
+    if given["kind"] == "submitit_slurm" and given["cpus"] is None:
+        raise ValueError(f"{where}: type compute.cpus=8, or what one run needs of a node")
+    if given.get("signal_seconds", 0) >= 60 * given.get("timeout_min", 1):
+        raise ValueError(
+            f"{where}: compute.signal_seconds={given['signal_seconds']} must be less than the time "
+            f"limit, compute.timeout_min={given['timeout_min']}; type compute.timeout_min=240"
+        )
     given["setup"] = tuple(given.get("setup", ()))
     return Compute(**given)
 

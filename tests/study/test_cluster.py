@@ -211,6 +211,23 @@ def test_a_job_that_ended_badly_while_nobody_looked_is_not_taken_up(slurm, tmp_p
     assert len(slurm.numbers()) == 2
 
 
+def test_a_failure_that_nobody_saw_is_tried_again(slurm, tmp_path):
+    compute = Compute("submitit_slurm", jobs=1, cpus=1)
+    task = Task("a", str(tmp_path), "raise")
+    running = cluster.Cluster(compute, tmp_path / "study").give(work, task)
+    wait_for(running.at.paths.result_pickle)
+    ((_, state),) = run_all(work, [task], compute, tmp_path / "study")
+    assert state == State("complete", "a")
+
+
+def test_a_damaged_list_of_jobs_is_as_good_as_none(slurm, tmp_path):
+    (tmp_path / "study").mkdir()
+    (tmp_path / "study" / "jobs.json").write_text("[")
+    compute = Compute("submitit_slurm", jobs=1, cpus=1)
+    ((_, state),) = run_all(work, [Task("a", str(tmp_path))], compute, tmp_path / "study")
+    assert state.status == "complete"
+
+
 def test_what_slurm_refuses_is_one_message(slurm, tmp_path):
     compute = Compute("submitit_slurm", jobs=1, cpus=1, partition="nowhere")
     with pytest.raises(ValueError, match=r"invalid partition.*compute\.partition"):

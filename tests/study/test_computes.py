@@ -48,6 +48,8 @@ def test_runs_at_once_share_the_cores_and_what_was_typed_wins():
         (["compute=joblib", "compute.jobs=two"], ["whole number"]),
         (["compute=joblib", "compute.kind=serial"], ["no kind"]),
         (["compute=submitit_slurm", "compute.mem_gb=-1"], ["number of GB"]),
+        (["compute=submitit_slurm", "compute.cpus=null"], ["compute.cpus=8"]),
+        (["compute=submitit_local", "compute.timeout_min=2"], ["signal_seconds=120", "less than"]),
         (["compute=submitit_slurm", "compute.partition=[a]"], ["must be a text"]),
         (["compute=submitit_slurm", "compute.setup=module load cuda"], ["[module load cuda]"]),
         (["compute=submitit_slurm", "compute.sbatch=nice"], ["{nice: 100}"]),
