@@ -62,11 +62,11 @@ def drive(
     extra = merged(extra, options.compute.overrides(extra))
     composed = compose_arms(study, extra)
     paths = composed[study.baseline].settings.paths
-    make_folder("paths.reports_dir", Path(paths.reports_dir))
-    make_folder("paths.runs_dir", runs_dir := Path(paths.runs_dir))
-    folder = StudyFolder(runs_dir, study)
+    folder = StudyFolder(Path(paths.runs_dir), study)
     plan = tuning.prepare(study, folder, extra)
     seeds = _seeds(study, composed, folder, extra, options.more_seeds)
+    make_folder("paths.reports_dir", Path(paths.reports_dir))
+    make_folder("paths.runs_dir", Path(paths.runs_dir))
     folder.take_lock(study, composed, today)
     untuned = _tune(plan, folder, seeds, extra, options, say)
     if study.tune is not None:

