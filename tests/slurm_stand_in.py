@@ -1,8 +1,9 @@
-"""sbatch, srun, sacct, scancel and scontrol of one machine, as far as submitit asks them.
+"""sbatch, srun, squeue, sacct, scancel and scontrol of one machine, as far as submitit asks them.
 
 Jobs live in the folder of the variable SLURM_STAND_IN: `<id>.sh` is what was submitted, `<id>.json`
 says {"state": ..., "step": pid of what srun has started}. While a file `hold` is there, jobs wait.
-`install(folder)` writes the commands; a partition called `nowhere` is refused.
+`install(folder)` writes the commands; a partition called `nowhere` is refused, a file `most` holds
+how many jobs may be in the queue, and while there is a file `silent` no question is answered.
 """
 
 import json
@@ -14,7 +15,8 @@ import sys
 import time
 from pathlib import Path
 
-COMMANDS = ("sbatch", "srun", "sacct", "scancel", "scontrol")
+COMMANDS = ("sbatch", "srun", "squeue", "sacct", "scancel", "scontrol")
+WAITING = ("PENDING", "RUNNING", "REQUEUED", "SUSPENDED", "COMPLETING")
 
 
 def install(folder):
@@ -53,6 +55,11 @@ def sbatch(script):
     if "--partition=nowhere" in text:
         print("sbatch: error: invalid partition specified: nowhere", file=sys.stderr)
         return 1
+    most = _jobs() / "most"
+    waiting = [n for n in numbers() if read(n)["state"] in WAITING]
+    if most.exists() and len(waiting) >= int(most.read_text()):
+        print("sbatch: error: QOSMaxSubmitJobPerUserLimit", file=sys.stderr)
+        return 1
     first = time.time_ns() // 10**7  # submitit keeps in mind what it heard of an earlier test's
     number = max(numbers(), default=first) + 1
     (_jobs() / f"{number}.sh").write_text(text)
@@ -80,7 +87,9 @@ def _run(number):
         code = subprocess.run(["bash", str(_jobs() / f"{number}.sh")], env=env, check=False)
         if again.exists():
             write(number, state="REQUEUED", step=None)
-        elif read(number)["state"] != "CANCELLED":
+        elif read(number)["state"] == "COMPLETING":
+            write(number, state="CANCELLED", step=None)
+        elif read(number)["state"] == "RUNNING":
             state = "COMPLETED" if code.returncode == 0 else "FAILED"
             write(number, state=state, step=None)
         if not again.exists():
@@ -104,7 +113,17 @@ def srun(*words):
         return step.wait() and 1
 
 
+def squeue(*words):
+    if (_jobs() / "silent").exists():
+        print("squeue: error: Socket timed out", file=sys.stderr)
+        return 1
+    print(*(n for n in numbers() if read(n)["state"] in WAITING), sep="\n")
+    return 0
+
+
 def sacct(*words):
+    if (_jobs() / "silent").exists():
+        return 1
     print("JobID|State|NodeList")
     for number in re.findall(r"\d+", " ".join(words)):
         if int(number) in numbers():
@@ -116,7 +135,7 @@ def scancel(number, *words):
     signum = signal.Signals[f"SIG{words[1].removeprefix('SIG')}"] if words else signal.SIGTERM
     job = read(int(number))
     if not words:
-        write(int(number), state="CANCELLED")
+        write(int(number), state="COMPLETING" if job["step"] else "CANCELLED")
     if job["step"]:
         os.kill(job["step"], signum)
     return 0

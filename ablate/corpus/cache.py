@@ -15,6 +15,7 @@ import os
 import re
 import secrets
 import shutil
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -96,6 +97,13 @@ def _try_lock(file: IO[str]) -> bool | None:
     except (ImportError, OSError):
         return None
     return True
+
+
+def discard(path: Path) -> None:
+    """Remove a folder of which somebody has deleted a part; a whole one is not asked for."""
+    if path.is_dir():
+        print(f"warning: {path} is not whole; it is built again", file=sys.stderr, flush=True)
+        shutil.rmtree(path)
 
 
 def _place_folder(temporary: Path, path: Path) -> None:

@@ -282,6 +282,8 @@ def _followers(trainer: pl.Trainer) -> list[subprocess.Popen]:
     """The other ranks, taken from Lightning's watch, which kills this process when one of them has
     not ended well."""
     launched: Any = trainer.strategy.launcher
+    if launched is None:  # this is one of them
+        return []
     found = list(launched.procs)
     launched.procs.clear()
     return found

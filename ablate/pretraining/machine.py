@@ -33,12 +33,14 @@ def available_cores() -> int:
     return os.cpu_count() or 1
 
 
-def resolve_threads(threads: int | None, *, hidden_size: int, devices: int = 1) -> int:
+def resolve_threads(
+    threads: int | None, *, hidden_size: int, devices: int = 1, cores: int | None = None
+) -> int:
     """Threads of each rank. None -> one below 128 wide, where handing work over costs what it
     gains, else this rank's share of the cores."""
     if threads is not None:
         return threads
-    return 1 if hidden_size < 128 else max(available_cores() // devices, 1)
+    return 1 if hidden_size < 128 else max((cores or available_cores()) // devices, 1)
 
 
 @functools.cache

@@ -142,16 +142,17 @@ class PretrainingModule(pl.LightningModule):
         for group in optimizer.param_groups:  # nothing to predict moves no weight
             group["lr"] = self.learning_rate * factor if any(counts.values()) else 0.0
         found: list[tuple[str, float]] = []
-        last = len(item.micro_batches) - 1  # ranks may differ: gradients are summed over them once
-        for number, micro in enumerate(item.micro_batches):
+        passes = self._passes(item)
+        for number, (micro, is_real) in enumerate(passes):
             torch.manual_seed(
                 rng.torch_seed(self.seed, "dropout", item.step, number, self.global_rank)
             )
             losses, self._trained = self.losses(micro), micro
+            weight = self.trainer.world_size * is_real
             terms = [part.loss_sum / max(counts[name], 1) for name, part in losses.items()]
-            with self._gradients_stay(number < last):
-                self.manual_backward(torch.stack(terms).sum() * self.trainer.world_size)
-            for name, part in losses.items():
+            with self._gradients_stay(number < len(passes) - 1):
+                self.manual_backward(torch.stack(terms).sum() * weight)
+            for name, part in losses.items() if is_real else ():
                 found.append((f"{name}_loss", float(part.loss_sum.detach())))
                 found.append((f"{name}_correct", float(part.correct)))
                 found.append((f"{name}_count", float(part.count)))
@@ -172,6 +173,19 @@ class PretrainingModule(pl.LightningModule):
         self._add("steps", 1)
         if (item.step + 1) % self.log_every == 0 or self.ended:
             self._log_window(item.step + 1, self.learning_rate * factor)
+
+    def _passes(self, item: StepItem) -> list[tuple[Batch, bool]]:
+        """(micro-batch, whether it counts). Ranks may have different numbers of them, and gradients
+        are summed over the ranks once; spread weights want equally many passes on all."""
+        found = [(micro, True) for micro in item.micro_batches]
+        strategy: Any = self.trainer.strategy
+        if isinstance(strategy, Sharded):
+            own = torch.tensor(len(found), device=self.device)
+            most = int(strategy.reduce(own, reduce_op="max"))
+            again = item.micro_batches[-1] if item.micro_batches else self._trained
+            assert again is not None, "a rank without a row in the first step"
+            found += [(again, False)] * (most - len(found))
+        return found
 
     def _gradients_stay(self, stay: bool) -> AbstractContextManager[Any]:
         """Leaves the gradients of a backward on this rank."""

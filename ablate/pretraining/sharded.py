@@ -2,8 +2,8 @@
 
 torch's `fully_shard` (FSDP2) under Lightning's own ModelParallelStrategy: one group a layer and one
 for the rest, so that a tied decoder stays tied; one for all where layers share weights. Parameters
-keep names and shapes, which decide weight decay. Every forward pass gathers weights on all ranks
-together, so all make equally many.
+keep names and shapes, which decide weight decay. Every pass gathers weights on all ranks together,
+so a rank that has fewer micro-batches, where an epoch ends, makes empty ones.
 """
 
 from __future__ import annotations

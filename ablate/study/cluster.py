@@ -14,9 +14,9 @@ import hashlib
 import math
 import os
 import pickle
-import shutil
 import signal
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -25,30 +25,34 @@ from pathlib import Path
 from typing import Any
 
 from ablate.pretraining import machine
+from ablate.study import slurm
 from ablate.study.cluster_job import Warned
-from ablate.study.compute import NOT_BEGUN
 from ablate.study.computes import Compute
 from ablate.study.states import State
-from ablate.tokens.encoders import THREAD_POOLS
 from ablate.tracking.record import locked, read_json, write_json
 
-_SLURM = ("sbatch", "srun", "sacct", "scancel", "scontrol")
 STARTS = 20  # of one run whose jobs are stopped from outside
 LOOK_SECONDS = 0.5  # between looks for the answers of jobs
-ASK_SECONDS = 60.0  # between questions to Slurm, which many users share
+ASK_SECONDS = 30.0  # between questions to Slurm, which many users share
 ANSWER_SECONDS = 15.0  # a shared file system may show an ended job's answer that late
 
 
 @dataclass(eq=False)
 class _Running:
-    """A job that was started; `silent_since`: it is over, and its answer is not there yet."""
+    """A job that was started. `silent_since`: it is over, and its answer is not there yet."""
 
     work: Callable[[Any], State]
     job: Any
     at: Any  # submitit's job
     slot: int
     starts: int = 1
+    since: float = -math.inf  # when it was submitted, by this command
     silent_since: float | None = None
+    again_at: float = -math.inf
+
+
+class _Refused(Exception):  # noqa: N818  (no fault of ours)
+    """What sbatch said."""
 
 
 class Cluster:
@@ -58,80 +62,57 @@ class Cluster:
 
     def __init__(self, compute: Compute, folder: Path) -> None:
         self.compute, self.folder = compute, folder
+        self.is_slurm = compute.kind == "submitit_slurm"
         now = datetime.datetime.now().strftime("%Y%m%d-%H%M%S")
         self.place = (folder / "jobs" / f"{now}-{os.getpid()}").absolute()
-        self._submitit = _import(compute)
+        self._submitit = check(compute)
         self._executor = self._configured()
+        self._queue = slurm.Queue()
         self._slots = set(range(compute.jobs))
         self._asked = False
-        self._asked_slurm = time.monotonic()
-
-    @property
-    def _is_slurm(self) -> bool:
-        return self.compute.kind == "submitit_slurm"
+        self._said = ""
 
     def _configured(self) -> Any:
-        """submitit's executor.
-
-        Raises:
-            ValueError: no Slurm here, or an option that it does not know.
-        """
         given = self.compute
-        common = {"signal_delay_s": given.signal_seconds, "stderr_to_stdout": True}
-        if not self._is_slurm:
-            executor = self._submitit.LocalExecutor(self.place, max_num_timeout=given.requeues)
-            executor.update_parameters(timeout_min=given.timeout_min, **common)
-            return executor
-        missing = [name for name in _SLURM if shutil.which(name) is None]
-        if missing:
-            raise ValueError(
-                f"compute=submitit_slurm needs {', '.join(missing)}, which is not on this machine; "
-                "type it on a login node of the cluster, or compute=submitit_local to rehearse it"
-            )
-        executor = self._submitit.SlurmExecutor(self.place, max_num_timeout=given.requeues)
-        optional = {
-            "partition": given.partition,
-            "account": given.account,
-            "qos": given.qos,
-            "constraint": given.constraint,
-            "gpus_per_node": given.gpus or None,
-            "mem": None if given.mem_gb is None else f"{math.ceil(given.mem_gb * 1024)}M",
-        }
-        executor.update_parameters(
-            job_name=f"ablate-{self.folder.name}",
-            time=given.timeout_min,
-            nodes=1,
-            ntasks_per_node=1,
-            cpus_per_task=given.threads,
-            srun_args=[f"--cpus-per-task={given.threads}"],  # not passed on since Slurm 22.05
-            setup=[*(f"export {name}={given.threads}" for name in THREAD_POOLS), *given.setup],
-            additional_parameters={"requeue": True, **given.sbatch},
-            **common,
-            **{name: value for name, value in optional.items() if value is not None},
+        if self.is_slurm:
+            return slurm.executor(self._submitit, given, self.place, self.folder.name)
+        found = self._submitit.LocalExecutor(self.place, max_num_timeout=given.requeues)
+        found.update_parameters(
+            timeout_min=given.timeout_min,
+            signal_delay_s=given.signal_seconds,
+            stderr_to_stdout=True,
         )
-        return executor
+        return found
 
-    def give(self, work: Callable[[Any], State], job: Any) -> _Running:
+    def give(self, work: Callable[[Any], State], job: Any) -> _Running | None:
         """Start a job, or take up the one that an earlier command left in the queue.
 
         Raises:
-            ValueError: the scheduler refuses it.
+            ValueError: the scheduler refuses it, and it has no other job of ours to end first.
         """
-        running = _Running(work, job, None, self._slots.pop())
-        running.at = self._left_behind(job) or self._submit(running)
+        slot = min(self._slots)
+        running = _Running(work, job, None, slot)
+        try:
+            running.at = self._left_behind(job) or self._submit(running)
+        except _Refused as refused:
+            if len(self._slots) == self.compute.jobs:
+                raise ValueError(
+                    f"compute=submitit_slurm: sbatch refuses the job: {refused}. Correct "
+                    "compute.partition, compute.account and the like"
+                ) from None
+            self._say(f"sbatch takes no more jobs for now ({refused}); compute.jobs sets how many")
+            return None
+        self._slots.remove(slot)
         return running
 
     def _submit(self, running: _Running) -> Any:
         task = Warned(running.work, running.job)
-        if self._is_slurm:
+        running.since, running.silent_since = time.monotonic(), None
+        if self.is_slurm:
             try:
                 found = self._executor.submit(task)
             except (self._submitit.core.utils.FailedJobError, subprocess.SubprocessError) as error:
-                reason = " ".join(str(error).split())[-300:]
-                raise ValueError(
-                    f"compute=submitit_slurm: sbatch refuses the job: {reason}. Correct "
-                    "compute.partition, compute.account and the like"
-                ) from None
+                raise _Refused(" ".join(str(error).split())[-300:]) from None
             self._keep(running.job, {"id": found.job_id, "folder": str(self.place)})
             return found
         gpus = self.compute.gpus
@@ -139,79 +120,89 @@ class Cluster:
         if gpus:
             there = list(range(first, first + gpus))
             self._executor.update_parameters(gpus_per_node=gpus, visible_gpus=there)
-        with machine.thread_pools(self.compute.threads), _no_ctrl_c():
+        with machine.thread_pools(self.compute.cores), _no_ctrl_c():
             return self._executor.submit(task)
 
     def _left_behind(self, job: Any) -> Any:
         """A Slurm job of an earlier command, or of another one; None where there is none."""
-        if not self._is_slurm:
-            return None
-        entry = self._kept().get(_key(job))
-        if entry is None:
+        entry = self._kept().get(_key(job)) if self.is_slurm else None
+        if not isinstance(entry, dict):
             return None
         found = self._submitit.SlurmJob(folder=entry["folder"], job_id=entry["id"])
         if found.paths.result_pickle.exists():  # a failure is not taken up, but tried again
             return found if self._answer(found).status == "complete" else None
-        over = found.done(force_check=True) or found.state == "UNKNOWN"
-        return None if over else found
+        self._queue.ask(every=5.0)
+        return None if self._queue.lacks(found.job_id, -math.inf) else found
 
     def _kept(self) -> dict[str, Any]:
         """A damaged file is as good as none: a job that is not taken up waits for its twin."""
         found = read_json(self.folder / "jobs.json")
         return found if isinstance(found, dict) else {}
 
-    def _keep(self, job: Any, entry: dict[str, str] | None) -> None:
+    def _keep(self, job: Any, entry: dict[str, str]) -> None:
+        with locked(self.folder):
+            write_json(self.folder / "jobs.json", {**self._kept(), _key(job): entry})
+
+    def _forget(self, running: _Running) -> None:
         with locked(self.folder):
             kept = self._kept()
-            kept.pop(_key(job), None)
-            if entry is not None:
-                kept[_key(job)] = entry
-            write_json(self.folder / "jobs.json", kept)
+            if kept.get(_key(running.job), {}).get("id") == running.at.job_id:
+                del kept[_key(running.job)]
+                write_json(self.folder / "jobs.json", kept)
 
     def wait(self, handles: Sequence[_Running]) -> list[_Running]:
         """Those that have ended; one that was stopped from outside is started again."""
         while True:
-            self._ask_slurm(handles)
+            if self.is_slurm:
+                impatient = self._asked or any(one.silent_since for one in handles)
+                self._queue.ask(every=2.0 if impatient else ASK_SECONDS)
             over = [running for running in handles if self._is_over(running)]
             ended = [running for running in over if not self._starts_again(running)]
             if ended:
                 return ended
             time.sleep(LOOK_SECONDS)
 
-    def _ask_slurm(self, handles: Sequence[_Running]) -> None:
-        """One question for all jobs; submitit's own become rare after hours."""
-        now = time.monotonic()
-        if self._is_slurm and now - self._asked_slurm >= (2.0 if self._asked else ASK_SECONDS):
-            self._asked_slurm = now
-            handles[0].at.done(force_check=True)
-
     def _is_over(self, running: _Running) -> bool:
         if running.at.paths.result_pickle.exists():
             return True
-        if not running.at.done():
+        if self.is_slurm:
+            gone = self._queue.lacks(running.at.job_id, running.since)
+        else:
+            gone = running.at.done()
+        if not gone:
             running.silent_since = None
             return False
         now = time.monotonic()
         running.silent_since = running.silent_since or now
-        return self._asked or now - running.silent_since >= (ANSWER_SECONDS * self._is_slurm)
+        return now - running.silent_since >= (ANSWER_SECONDS if self.is_slurm else 0)
 
     def _starts_again(self, running: _Running) -> bool:
         if self._asked or running.starts >= STARTS:
             return False
-        if not running.at.paths.result_pickle.exists():
+        if time.monotonic() < running.again_at:
+            return True
+        at = running.at
+        if at.paths.result_pickle.exists():
+            if self._answer(at).status != "interrupted":
+                return False
+        elif not self.is_slurm or _end_of(at) not in slurm.BLAMELESS:
             return False
-        if self._answer(running.at).status != "interrupted":
-            return False
+        try:
+            running.at = self._submit(running)
+        except _Refused as refused:
+            self._say(f"sbatch refuses a job that is to go on ({refused}); asking again")
+            running.again_at = time.monotonic() + ASK_SECONDS
+            return True
         running.starts += 1
-        running.at, running.silent_since = self._submit(running), None
+        self._clean(at)
         return True
 
     def _answer(self, at: Any) -> State:
         log = f"its log is {at.paths.stdout}"
         if not at.paths.result_pickle.exists():
             if self._asked:
-                return NOT_BEGUN
-            reason = at.state.lower() if self._is_slurm else "killed, most likely"
+                return State("interrupted", error="stopped; its newest checkpoint is kept")
+            reason = _end_of(at).lower() if self.is_slurm else "killed, most likely"
             error = f"its job {at.job_id} ended without an answer ({reason}); {log}"
             return State("failed", error=error)
         kind, found = pickle.loads(at.paths.result_pickle.read_bytes())
@@ -223,13 +214,24 @@ class Cluster:
     def state(self, handle: _Running) -> State:
         found = self._answer(handle.at)
         self._slots.add(handle.slot)
-        if self._is_slurm:
-            self._keep(handle.job, None)
+        self._clean(handle.at)
+        if self.is_slurm:
+            self._forget(handle)
         return found
+
+    def _clean(self, at: Any) -> None:
+        """Numbers of processes come again, and with one an answer that is not its own."""
+        if not self.is_slurm:
+            at.paths.result_pickle.unlink(missing_ok=True)
+
+    def _say(self, text: str) -> None:
+        if text != self._said:
+            print(f"ablate: {text}", file=sys.stderr, flush=True)
+        self._said = text
 
     def ask_to_stop(self, handle: _Running) -> None:
         self._asked = True
-        if self._is_slurm:
+        if self.is_slurm:
             handle.at.cancel(check=False)
         else:
             with contextlib.suppress(ProcessLookupError):
@@ -239,7 +241,17 @@ class Cluster:
         """Nothing: jobs that are left have been asked to stop, and end by themselves."""
 
 
-def _import(compute: Compute) -> Any:
+def _end_of(at: Any) -> str:
+    """What accounting says of a job; where there is none, UNKNOWN."""
+    return ((at.get_info(mode="force").get("State") or "UNKNOWN").split() or ["UNKNOWN"])[0]
+
+
+def check(compute: Compute) -> Any:
+    """The package submitit.
+
+    Raises:
+        ValueError: it is not installed, or there is no Slurm here.
+    """
     try:
         import submitit
     except ImportError:
@@ -247,6 +259,8 @@ def _import(compute: Compute) -> Any:
             f"compute={compute.kind} needs submitit; type pip install 'ablate[cluster]', or "
             "compute=joblib"
         ) from None
+    if compute.kind == "submitit_slurm":
+        slurm.check_commands()
     return submitit
 
 

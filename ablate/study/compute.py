@@ -73,8 +73,8 @@ class Pool(Protocol, Generic[Handle]):
 
     stopping: str  # what a person reads of the jobs that are asked to stop
 
-    def give(self, work: Callable[[Any], State], job: Any) -> Handle:
-        """Start a job."""
+    def give(self, work: Callable[[Any], State], job: Any) -> Handle | None:
+        """Start a job; None where one of those that run must end first."""
 
     def wait(self, handles: Sequence[Handle]) -> list[Handle]:
         """Those that have ended, as soon as there are any."""
@@ -106,11 +106,27 @@ def run_all(
     return ended(functools.partial(answered, work), jobs, _pool(compute, folder), compute.jobs)
 
 
+def check_possible(compute: Compute) -> None:
+    """Before anything is locked or composed.
+
+    Raises:
+        ValueError: a package or a command is missing here.
+    """
+    if compute.kind == "joblib":
+        from ablate.study import local_workers
+
+        local_workers.executor_class()
+    elif compute.kind != "serial":
+        from ablate.study import cluster
+
+        cluster.check(compute)
+
+
 def _pool(compute: Compute, folder: Path) -> Pool[Any]:
     if compute.kind == "joblib":
         from ablate.study.local_workers import Workers
 
-        return Workers(compute.threads)
+        return Workers(compute.cores)
     from ablate.study.cluster import Cluster
 
     return Cluster(compute, folder)
@@ -148,6 +164,8 @@ def ended(
         while waiting or busy:
             while waiting and len(busy) < size:
                 handle = pool.give(work, waiting[0])
+                if handle is None:
+                    break
                 busy[handle] = waiting.popleft()
             for handle in pool.wait(list(busy)):
                 job = busy.pop(handle)

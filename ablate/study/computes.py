@@ -9,11 +9,20 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ablate.config.schema import Settings
 
 KINDS = ("serial", "joblib", "submitit_local", "submitit_slurm")
 _LEAST = {
     "jobs": 1, "cpus": 1, "gpus": 0, "timeout_min": 1, "signal_seconds": 1, "requeues": 0,
+}  # fmt: skip
+
+
+_OURS = {
+    "array", "chdir", "cpus_per_task", "error", "gpus_per_node", "job_name", "mem", "nodes",
+    "ntasks", "ntasks_per_node", "open_mode", "output", "requeue", "signal", "time",
 }  # fmt: skip
 
 
@@ -42,17 +51,26 @@ class Compute:
         return self.kind != "submitit_slurm"
 
     @property
-    def threads(self) -> int:
+    def cores(self) -> int:
         """Of each run."""
         from ablate.pretraining import machine
 
         return self.cpus or max(machine.available_cores() // self.jobs, 1)
 
-    def overrides(self, typed: Sequence[str]) -> list[str]:
-        """What the runs are told beside what was typed, so that all arms have the same threads."""
+    def overrides(self, typed: Sequence[str], settings: Settings) -> list[str]:
+        """What the runs are told beside what was typed: all arms have the threads that the first
+        one, whose settings these are, would have alone on so many cores."""
         if self.kind == "serial":
             return []
-        more = [f"trainer.threads={self.threads}"]
+        from ablate.pretraining import machine
+
+        threads = machine.resolve_threads(
+            settings.trainer.threads,
+            hidden_size=settings.size.hidden_size,
+            devices=settings.trainer.devices,
+            cores=self.cores,
+        )
+        more = [f"trainer.threads={threads}"]
         if self.is_here:
             more += ["corpus.jobs=1", "evaluation.jobs=1"]
         names = {word.partition("=")[0] for word in typed}
@@ -71,12 +89,14 @@ def split(words: Sequence[str]) -> tuple[Compute, list[str]]:
     for word in words:
         name, sign, value = word.partition("=")
         if name == "compute" and sign:
+            if chosen is not None:
+                raise ValueError(f"compute={chosen} and {word}: type one of them")
             chosen = value
         elif name.startswith("compute.") and sign:
             values[name[len("compute.") :]] = (word, value)
         else:
             rest.append(word)
-    return _compute(chosen or "serial", values), rest
+    return _compute("serial" if chosen is None else chosen, values), rest
 
 
 def _compute(name: str, values: Mapping[str, tuple[str, str]]) -> Compute:
@@ -101,9 +121,11 @@ def _compute(name: str, values: Mapping[str, tuple[str, str]]) -> Compute:
         _check(f"{where}: compute.{key}={value}", key, value)
     if given["kind"] == "submitit_slurm" and given["cpus"] is None:
         raise ValueError(f"{where}: type compute.cpus=8, or what one run needs of a node")
-    if given.get("signal_seconds", 0) >= 60 * given.get("timeout_min", 1):
+    limit = 60 * given.get("timeout_min", 240)
+    # an earlier warning is, to submitit, no end of the time: it would not count against `requeues`
+    if given.get("signal_seconds", 0) > min(max(limit // 5, 600), limit // 2):
         raise ValueError(
-            f"{where}: compute.signal_seconds={given['signal_seconds']} must be less than the time "
+            f"{where}: compute.signal_seconds={given['signal_seconds']} is too much of the time "
             f"limit, compute.timeout_min={given['timeout_min']}; type compute.timeout_min=240"
         )
     given["setup"] = tuple(given.get("setup", ()))
@@ -153,7 +175,7 @@ def _check(what: str, key: str, value: Any) -> None:
         if type(value) is not int or value < low:
             raise ValueError(f"{what} must be a whole number of at least {low}")
     elif key == "mem_gb" and value is not None:
-        if isinstance(value, bool) or not isinstance(value, int | float) or value <= 0:
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 1e6:
             raise ValueError(f"{what} must be a number of GB, such as 16")
     elif key in texts and value is not None and not isinstance(value, str):
         raise ValueError(f"{what} must be a text; put it in quotes: \"'{value}'\"")
@@ -161,5 +183,9 @@ def _check(what: str, key: str, value: Any) -> None:
         isinstance(value, list) and all(isinstance(line, str) for line in value)
     ):
         raise ValueError(f"{what} must be a list of shell lines, such as [module load cuda]")
-    elif key == "sbatch" and not isinstance(value, dict):
-        raise ValueError(f"{what} must be a mapping of options, such as {{nice: 100}}")
+    elif key == "sbatch":
+        if not isinstance(value, dict) or not all(isinstance(name, str) for name in value):
+            raise ValueError(f"{what} must be a mapping of options, such as {{nice: 100}}")
+        ours = sorted(_OURS & {name.replace("-", "_") for name in value})
+        if ours:
+            raise ValueError(f"{what}: {', '.join(ours)} is set by the other keys, or for all jobs")

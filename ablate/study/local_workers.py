@@ -68,17 +68,26 @@ class Workers:
             worker.end()
 
 
+def executor_class() -> Any:
+    """loky's.
+
+    Raises:
+        ValueError: joblib is not installed.
+    """
+    try:
+        from joblib.externals.loky import ProcessPoolExecutor
+    except ImportError:
+        raise ValueError(
+            "compute=joblib needs joblib; type pip install 'ablate[cluster]', or compute=serial"
+        ) from None
+    return ProcessPoolExecutor
+
+
 class _Worker:
     """One process that does one job after another."""
 
     def __init__(self, threads: int) -> None:
-        try:
-            from joblib.externals.loky import ProcessPoolExecutor
-        except ImportError:
-            raise ValueError(
-                "compute=joblib needs joblib; type pip install 'ablate[cluster]', or compute=serial"
-            ) from None
-        self._pool = ProcessPoolExecutor(
+        self._pool = executor_class()(
             1,
             initializer=_begin,
             initargs=(os.getpid(),),

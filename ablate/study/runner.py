@@ -16,11 +16,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from ablate.config.compose import compose_settings
 from ablate.pretraining.disk import make_folder
 from ablate.pretraining.interrupted import stoppable
 from ablate.study import tuning
 from ablate.study.collect import StudyResult, collect, look_of
-from ablate.study.compute import Job, run_all, run_job
+from ablate.study.compute import Job, check_possible, run_all, run_job
 from ablate.study.design import Study, merged
 from ablate.study.guard import Composed, compose_arms
 from ablate.study.options import Options, open_study
@@ -58,8 +59,10 @@ def drive(
         ValueError: a study that is none, or that its guard refuses; nothing has run then.
     """
     study = study or open_study(options.study, options.scale)
+    check_possible(options.compute)
     extra = list(options.overrides)
-    extra = merged(extra, options.compute.overrides(extra))
+    first = compose_settings(study.overrides(study.baseline, extra))
+    extra = merged(extra, options.compute.overrides(extra, first))
     composed = compose_arms(study, extra)
     paths = composed[study.baseline].settings.paths
     folder = StudyFolder(Path(paths.runs_dir), study)

@@ -18,7 +18,7 @@ from ablate.config.compose import compose_settings
 from ablate.config.schema import Settings
 from ablate.pretraining.interrupted import stoppable
 from ablate.run.single import arm_name
-from ablate.study.compute import Job, run_all
+from ablate.study.compute import Job, check_possible, run_all
 from ablate.study.design import merged
 from ablate.study.designs import key_of as setting_of
 from ablate.study.states import State, settings_hash
@@ -49,8 +49,10 @@ class _Run:
         self.sweep, self.options, self.say = sweep, options, say
         extra = merged(sweep.fixed, options.overrides)
         self._refuse(extra)
-        self.extra = merged(extra, options.compute.overrides(extra))
+        check_possible(options.compute)
+        self.extra = extra
         self.common: Settings = self._check()
+        self.extra = merged(extra, options.compute.overrides(extra, self.common))
         runs_dir = Path(self.common.paths.runs_dir)
         self.folder = SweepFolder(runs_dir, options.name or sweep.name)
         self.rule = self._rule()
@@ -229,6 +231,12 @@ def _drive_bayes(run: _Run) -> list[PointState]:
     ready = sum(run.is_complete(one.point) for one in asked.values() if one.number < total)
     run.say(f"sweep {run.folder.name}: {total} points, {ready} of them ended")
     left = total - ready
+    size = run.options.compute.jobs
+    if size > 1:
+        run.say(
+            f"note: points are asked for {min(size, total)} at a time (compute.jobs), and those "
+            "learn nothing from each other"
+        )
     for numbers in _rounds(total, run.options.compute.jobs):
         fresh = [number for number in numbers if number not in asked]
         known = [one for number, one in sorted(asked.items()) if number < numbers[-1] + 1]

@@ -22,7 +22,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from ablate.corpus.cache import key_of, stage
+from ablate.corpus.cache import discard, key_of, stage
 from ablate.corpus.sources import Corpus, fingerprint_of
 from ablate.tokens.encoders import encode_here, encode_in_workers
 from ablate.tokens.encoding import EncodedDocuments, group, token_dtype
@@ -96,7 +96,8 @@ def build(
     """
     name = key_of(FORMAT_VERSION, corpus.fingerprint, tokenizer.hash)
     folder = Path(cache_dir) / "stores" / name
-    if not (folder / "meta.json").is_file():
+    if not _is_whole(folder):
+        discard(folder)
         chunks = group(corpus.open(), chunk_characters)
         if jobs == 1:
             encoded = encode_here(chunks, tokenizer)
@@ -107,6 +108,11 @@ def build(
             meta = _write(temporary, corpus, tokenizer, encoded, progress)
             (temporary / "meta.json").write_text(json.dumps(meta, indent=1))
     return TokenStore(folder)
+
+
+def _is_whole(folder: Path) -> bool:
+    names = ("meta.json", *(f"{name}.npy" for name in ARRAYS))
+    return all((folder / name).is_file() for name in names)
 
 
 def _map(path: Path) -> np.ndarray:

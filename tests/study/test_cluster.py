@@ -1,5 +1,6 @@
 """Jobs of submitit: on this machine, and through a stand-in of Slurm's commands."""
 
+import contextlib
 import importlib.util
 import os
 import pickle
@@ -74,7 +75,7 @@ def slurm(tmp_path, monkeypatch):
     monkeypatch.setenv("SLURM_STAND_IN", str(tmp_path / "slurm"))
     monkeypatch.setenv("PATH", f"{module.install(tmp_path)}{os.pathsep}{os.environ['PATH']}")
     monkeypatch.setattr(cluster, "ASK_SECONDS", 1.0)
-    monkeypatch.setattr(cluster, "ANSWER_SECONDS", 1.0)
+    monkeypatch.setattr(cluster, "ANSWER_SECONDS", 1.5)
     return module
 
 
@@ -137,7 +138,7 @@ def test_a_signal_to_the_command_stops_its_jobs(compute, tmp_path):
     wait_for(tmp_path / "a.waits")
     pool.ask_to_stop(running)
     assert pool.wait([running]) == [running]
-    assert pool.state(running).status == "interrupted"
+    assert pool.state(running) == State("interrupted", error="stopped by SIGTERM outside training")
     assert len(starts(tmp_path, "a")) == 1
 
 
@@ -159,6 +160,120 @@ def test_no_more_jobs_at_once_than_asked_for(slurm, tmp_path):
         patch.setattr(cluster.time, "sleep", sleep)
         assert len(list(found)) == 3
     assert len(slurm.numbers()) == 3
+
+
+def test_a_full_queue_is_waited_for(slurm, tmp_path, capsys):
+    """Sites limit how many jobs one user may submit; the study goes on with as many."""
+    (tmp_path / "slurm" / "most").write_text("1")
+    compute = Compute("submitit_slurm", jobs=3, cpus=1)
+    tasks = [Task(name, str(tmp_path)) for name in "abc"]
+    found = dict(run_all(work, tasks, compute, tmp_path / "study"))
+    assert {state.status for state in found.values()} == {"complete"}
+    assert capsys.readouterr().err.count("QOSMaxSubmitJobPerUserLimit") >= 1
+
+
+@pytest.mark.parametrize("state", ["PREEMPTED", "NODE_FAIL"])
+def test_a_job_that_the_cluster_has_taken_away_is_started_again(slurm, tmp_path, state):
+    compute = Compute("submitit_slurm", jobs=1, cpus=1)
+
+    def take():
+        wait_for(tmp_path / "a.waits")
+        os.kill(int(starts(tmp_path, "a")[0].split()[0]), signal.SIGKILL)
+        slurm.write(slurm.numbers()[0], state=state, step=None)
+
+    thread = threading.Thread(target=take)
+    thread.start()
+    tasks = [Task("a", str(tmp_path), "wait")]
+    ((_, found),) = run_all(stopped_run, tasks, compute, tmp_path / "study")
+    thread.join()
+    assert found == State("complete", "a")
+
+
+def test_a_job_that_is_always_stopped_is_given_up(slurm, tmp_path, monkeypatch):
+    monkeypatch.setattr(cluster, "STARTS", 2)
+
+    def stopped(task):
+        with open(Path(task.folder) / "a.starts", "a") as file:
+            file.write("x\n")
+        return State("interrupted", error="again")
+
+    compute = Compute("submitit_slurm", jobs=1, cpus=1)
+    ((_, state),) = run_all(stopped, [Task("a", str(tmp_path))], compute, tmp_path / "study")
+    assert state.status == "interrupted"
+    assert len(starts(tmp_path, "a")) == 2
+
+
+def test_while_slurm_is_silent_or_suspends_a_job_nothing_is_given_up(slurm, tmp_path):
+    (tmp_path / "slurm" / "hold").touch()
+    (tmp_path / "slurm" / "silent").touch()
+    compute = Compute("submitit_slurm", jobs=1, cpus=1)
+    task = Task("a", str(tmp_path))
+    cluster.Cluster(compute, tmp_path / "study").give(work, task)  # and this command is killed
+    pool = cluster.Cluster(compute, tmp_path / "study")
+    running = pool.give(work, task)
+    pool._queue.ask(every=0)
+    assert not pool._is_over(running)
+    (tmp_path / "slurm" / "silent").unlink()
+    slurm.write(slurm.numbers()[0], state="SUSPENDED")
+    pool._queue.ask(every=0)
+    assert not pool._is_over(running)
+    (tmp_path / "slurm" / "hold").unlink()
+    assert pool.wait([running]) == [running]
+    assert len(slurm.numbers()) == 1
+
+
+def test_an_answer_that_a_slow_disk_shows_late_counts(slurm, tmp_path):
+    compute = Compute("submitit_slurm", jobs=1, cpus=1)
+    pool = cluster.Cluster(compute, tmp_path / "study")
+    running = pool.give(work, Task("a", str(tmp_path)))
+    answer = running.at.paths.result_pickle
+    wait_for(answer)
+    hidden = answer.rename(answer.with_suffix(".late"))
+    threading.Timer(1.0, lambda: hidden.rename(answer)).start()
+    assert pool.wait([running]) == [running]
+    assert pool.state(running) == State("complete", "a")
+
+
+def test_an_answer_of_an_earlier_process_of_that_number_is_gone(tmp_path):
+    pool = cluster.Cluster(Compute("submitit_local", jobs=1, cpus=1), tmp_path / "study")
+    running = pool.give(work, Task("a", str(tmp_path)))
+    pool.wait([running])
+    assert pool.state(running).status == "complete"
+    assert not running.at.paths.result_pickle.exists()
+
+
+def test_whoever_stops_reading_stops_the_jobs(compute, tmp_path):
+    found = run_all(
+        stopped_run, [Task("a", str(tmp_path)), Task("b", str(tmp_path), "wait")],
+        compute, tmp_path / "study",
+    )  # fmt: skip
+    next(found)
+    wait_for(tmp_path / "b.waits")
+    pid = int(starts(tmp_path, "b")[0].split()[0])
+    found.close()
+    for _ in range(100):
+        if not Path(f"/proc/{pid}").exists():
+            return
+        time.sleep(0.05)
+    raise AssertionError("it works on alone")
+
+
+def test_a_warning_of_one_that_is_done_queues_nothing(monkeypatch):
+    queued = []
+    monkeypatch.setattr(signal, "getsignal", lambda number: lambda *given: queued.append(given))
+
+    def late(task):
+        with contextlib.suppress(Interrupted):  # its last words were said when the warning came
+            os.kill(os.getpid(), signal.SIGUSR2)
+        return State("complete", "a")
+
+    before = signal.signal(signal.SIGUSR2, signal.SIG_DFL)
+    try:
+        cluster.Warned(late, None)()
+        os.kill(os.getpid(), signal.SIGUSR2)  # after the work: ignored
+    finally:
+        signal.signal(signal.SIGUSR2, before)
+    assert queued == []
 
 
 def test_the_batch_file_says_what_was_asked_for(slurm, tmp_path):

@@ -3,7 +3,7 @@
 import pytest
 import yaml
 
-from ablate.config.compose import conf_dir
+from ablate.config.compose import compose_settings, conf_dir
 from ablate.study.computes import KINDS, Compute, split
 
 
@@ -29,12 +29,21 @@ def test_a_file_of_ones_own_says_what_differs(tmp_path):
 
 
 def test_runs_at_once_share_the_cores_and_what_was_typed_wins():
-    compute = Compute("joblib", jobs=2, cpus=3)
-    alone = ["corpus.jobs=1", "evaluation.jobs=1"]
-    assert compute.overrides([]) == ["trainer.threads=3", *alone]
-    assert compute.overrides(["trainer.threads=1"]) == alone
-    assert Compute("submitit_slurm", cpus=8).overrides([]) == ["trainer.threads=8"]
-    assert Compute().overrides([]) == []
+    compute, alone = Compute("joblib", jobs=2, cpus=3), ["corpus.jobs=1", "evaluation.jobs=1"]
+    wide = compose_settings(["size=base"])
+    assert compute.overrides([], wide) == ["trainer.threads=3", *alone]
+    assert compute.overrides(["trainer.threads=1"], wide) == alone
+    assert Compute("submitit_slurm", cpus=8).overrides([], wide) == ["trainer.threads=8"]
+    wide.trainer.devices = 4  # threads are a rank's
+    assert Compute("submitit_slurm", cpus=8).overrides([], wide) == ["trainer.threads=2"]
+    assert Compute().overrides([], wide) == []
+
+
+@pytest.mark.parametrize("kind", KINDS[1:])
+def test_a_narrow_encoder_has_the_one_thread_that_it_has_alone(kind):
+    """Else its finished runs would be trained again wherever else they are computed."""
+    found = Compute(kind, cpus=8).overrides([], compose_settings([]))
+    assert found[0] == "trainer.threads=1"
 
 
 @pytest.mark.parametrize(
@@ -49,7 +58,12 @@ def test_runs_at_once_share_the_cores_and_what_was_typed_wins():
         (["compute=joblib", "compute.kind=serial"], ["no kind"]),
         (["compute=submitit_slurm", "compute.mem_gb=-1"], ["number of GB"]),
         (["compute=submitit_slurm", "compute.cpus=null"], ["compute.cpus=8"]),
-        (["compute=submitit_local", "compute.timeout_min=2"], ["signal_seconds=120", "less than"]),
+        (["compute=submitit_local", "compute.timeout_min=2"], ["signal_seconds=120", "too much"]),
+        (["compute=submitit_slurm", "compute.mem_gb=.nan"], ["number of GB"]),
+        (["compute=submitit_slurm", "compute.sbatch={1: 2}"], ["{nice: 100}"]),
+        (["compute=submitit_slurm", "compute.sbatch={ntasks-per-node: 2}"], ["ntasks_per_node"]),
+        (["compute=joblib", "compute=serial"], ["type one of them"]),
+        (["compute="], ["compute= is not possible"]),
         (["compute=submitit_slurm", "compute.partition=[a]"], ["must be a text"]),
         (["compute=submitit_slurm", "compute.setup=module load cuda"], ["[module load cuda]"]),
         (["compute=submitit_slurm", "compute.sbatch=nice"], ["{nice: 100}"]),
