@@ -180,6 +180,11 @@ def _check_devices(settings: Settings) -> None:
     trainer = settings.trainer
     devices, rows = trainer.devices, trainer.global_batch_size
     in_range("trainer.devices", devices, 1, 4096, 2)
+    if trainer.strategy == "fsdp" and settings.encoder.shared_layers != "none":
+        raise ValueError(
+            f"trainer.strategy=fsdp with encoder.shared_layers={settings.encoder.shared_layers}: "
+            "weights that layers share cannot be spread, and are few; type trainer.strategy=auto"
+        )
     if trainer.strategy == "fsdp" and settings.encoder.kind == "hf":
         raise ValueError(
             "trainer.strategy=fsdp spreads the layers of our own encoder, and encoder=hf is one of "

@@ -175,7 +175,7 @@ def fit(
                 _as_rank_zero(start, trainer)
             finally:
                 module.model = plain
-            if strategy == "fsdp":
+            if process.weights:
                 plain.load_state_dict(process.weights)
             return throughput.rate(module.tokens)
         _wait_for_children(start, newest)

@@ -1,15 +1,14 @@
 """Weights, gradients, optimizer states spread over the ranks, for sizes that one GPU cannot hold.
 
 torch's `fully_shard` (FSDP2) under Lightning's own ModelParallelStrategy: one group a layer and one
-for the rest, so that a tied decoder stays tied; one for all where layers share weights. Parameters
-keep names and shapes, which decide weight decay. Every pass gathers weights on all ranks together,
+for the rest, so that a tied decoder stays tied. Parameters keep names and shapes, which decide weight
+decay. Every pass gathers weights on all ranks together,
 so a rank that has fewer micro-batches, where an epoch ends, makes empty ones.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -32,10 +31,7 @@ class Sharded(ModelParallelStrategy):
         if isinstance(model, FSDPModule):
             return
         mesh = self.device_mesh["data_parallel"]
-        layers = list(model.encoder.layers)
-        owners = Counter(parameter for layer in layers for parameter in layer.parameters())
-        shared = any(number > 1 for number in owners.values())
-        for part in [*([] if shared else layers), model]:
+        for part in [*model.encoder.layers, model]:
             fully_shard(part, mesh=mesh)
 
     @contextlib.contextmanager

@@ -60,6 +60,10 @@ CLM = {"objective__name": "clm", "encoder__causal": True}
         ({"trainer__devices": 2, "trainer__strategy": "dp"}, "ddp_fork"),
         ({"trainer__strategy": "ddp"}, "no effect with trainer.devices=1"),
         (
+            {"trainer__devices": 2, "trainer__strategy": "fsdp", "encoder__shared_layers": "all"},
+            "type trainer.strategy=auto",
+        ),
+        (
             {"trainer__devices": 2, "trainer__strategy": "fsdp", "encoder__kind": "hf"},
             "type trainer.strategy=auto",
         ),

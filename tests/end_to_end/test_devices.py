@@ -140,9 +140,6 @@ def test_ddp_starts_the_command_again_and_ends_it_after_the_fit(ablate, tmp_path
         pytest.param(  # where an epoch ends, one rank has a row and one has none
             ["corpus.num_documents=202", "budget.amount=52"], marks=pytest.mark.slow, id="epochs"
         ),
-        pytest.param(
-            ["encoder.shared_layers=all", "encoder=bert"], marks=pytest.mark.slow, id="albert"
-        ),
     ],
 )
 def test_spread_weights_train_as_those_of_ddp(ablate, tmp_path, words):

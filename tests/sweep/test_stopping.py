@@ -131,7 +131,7 @@ def test_values_are_not_added_to_a_grid_that_ends_points_early(written, pretend,
 def test_a_real_run_is_ended_at_the_step_of_its_value(tmp_path, monkeypatch):
     """Its checkpoint is that of the validation, however long the rule takes."""
     from ablate.study.compute import Job
-    from ablate.sweep.jobs import PointJob, ended
+    from ablate.sweep.jobs import PointJob, run_point
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(stopping, "says_stop", lambda rule, points, number: len(points[0]) == 3)
@@ -144,7 +144,7 @@ def test_a_real_run_is_ended_at_the_step_of_its_value(tmp_path, monkeypatch):
     job = PointJob(0, {}, Job("bad", 0, words), Stop(RULE, METRIC, 0, tmp_path / "sweep"))
     before = signal.getsignal(signal.SIGTERM)
     for _ in range(2):  # and once more where the sweep had not noted it
-        ((_, state),) = ended([job], 1)
+        state = run_point(job)
         assert state.status == "stopped"
         assert "ended early at value 3 of 9" in state.error
         kept = json.loads(values_file(tmp_path / "sweep", 0).read_text())

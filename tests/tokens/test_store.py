@@ -134,6 +134,16 @@ def test_a_second_build_opens_what_is_there(tmp_path, tokenizer):
     assert build(other_split, tokenizer, cache_dir=tmp_path).hash == first.hash
 
 
+@pytest.mark.parametrize("name", ["meta.json", "tokens.npy", "document_hashes.npy"])
+def test_a_store_of_which_a_part_is_gone_is_built_again(tmp_path, tokenizer, capsys, name):
+    first = build(corpus_of(DOCUMENTS), tokenizer, cache_dir=tmp_path)
+    before = {path.name: path.read_bytes() for path in first.folder.iterdir()}
+    (first.folder / name).unlink()
+    again = build(corpus_of(DOCUMENTS), tokenizer, cache_dir=tmp_path)
+    assert {path.name: path.read_bytes() for path in again.folder.iterdir()} == before
+    assert "is not whole" in capsys.readouterr().err
+
+
 def test_another_text_or_tokenizer_is_another_store(tmp_path, tokenizer):
     more = training.from_morphemes([*WORDS, "cats"], cache_dir=tmp_path)
     hashes = {
