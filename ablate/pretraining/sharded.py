@@ -1,9 +1,9 @@
 """Weights, gradients, optimizer states spread over the ranks, for sizes that one GPU cannot hold.
 
 torch's `fully_shard` (FSDP2) under Lightning's own ModelParallelStrategy: one group a layer and one
-for the rest, so that a tied decoder stays tied. Parameters keep names and shapes, which decide weight
-decay. Every pass gathers weights on all ranks together,
-so a rank that has fewer micro-batches, where an epoch ends, makes empty ones.
+for the rest, so that a tied decoder stays tied. Parameters keep names and shapes, which decide
+weight decay. Every pass gathers weights on all ranks together, so a rank that has fewer
+micro-batches, where an epoch ends, makes empty ones.
 """
 
 from __future__ import annotations
