@@ -20,7 +20,7 @@ from omegaconf import DictConfig
 from ablate.config.commands import exit_code
 from ablate.config.compose import compose_settings, conf_dir, refuse_overlays, settings_from
 from ablate.config.failures import report
-from ablate.pretraining.interrupted import stoppable
+from ablate.pretraining.interrupted import Interrupted, stoppable
 from ablate.study.options import asks_for_study
 
 _codes: list[int] = []  # of this process's jobs: one, or under -m several
@@ -41,7 +41,7 @@ def _job(config: DictConfig) -> Any:
         record = run(settings, overrides=overrides)
         _codes.append(0)
         return record["fingerprint"]
-    except Exception as error:
+    except (Exception, Interrupted) as error:
         if HydraConfig.get().mode is RunMode.MULTIRUN:
             print(f"ablate: the point {' '.join(overrides)} failed:", file=sys.stderr)
         _codes.append(report(error))

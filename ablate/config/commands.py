@@ -9,6 +9,8 @@ import os
 import sys
 from collections.abc import Callable
 
+from ablate.pretraining.interrupted import Interrupted
+
 
 def exit_code(work: Callable[[], object]) -> int:
     """0, 130 where it is stopped, 141 where the reader of its output is gone, else `report`'s."""
@@ -21,7 +23,7 @@ def exit_code(work: Callable[[], object]) -> int:
     except BrokenPipeError:  # the reader, such as head, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
-    except Exception as error:
+    except (Exception, Interrupted) as error:
         from ablate.config.failures import report
 
         return report(error)

@@ -31,7 +31,7 @@ def fail(message: str) -> int:
     return 2
 
 
-def report(error: Exception) -> int:
+def report(error: BaseException) -> int:
     """Say what went wrong; returns the exit code."""
     if isinstance(error, (HydraException, OmegaConfBaseException)):
         return fail(readable(error))

@@ -16,7 +16,7 @@ from pytorch_lightning.callbacks import Callback
 
 from ablate.pretraining.checkpoints import StraightToDisk, checkpoint_path, found_checkpoints
 from ablate.pretraining.disk import writing
-from ablate.pretraining.interrupted import Interrupted
+from ablate.pretraining.interrupted import Interrupted, RankStopped
 from ablate.pretraining.module import PretrainingModule
 
 
@@ -198,6 +198,8 @@ class Checkpoints(Callback):
                 path.unlink(missing_ok=True)
         trainer.strategy.barrier("the checkpoint has its name")
         if signum is not None:
+            if signal.SIGINT not in self.signals:  # the parent speaks for its child ranks
+                raise RankStopped(f"after step {step}")
             raise Interrupted(signum, f"after step {step}")
 
     def _agreed(self, trainer: pl.Trainer) -> int | None:

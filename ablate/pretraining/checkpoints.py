@@ -18,8 +18,6 @@ from typing import Any
 import torch
 from lightning_fabric.plugins.io.torch_io import TorchCheckpointIO
 
-from ablate.pretraining.interrupted import Interrupted
-
 
 class StraightToDisk(TorchCheckpointIO):
     """Writes where it is told to: Lightning's own goes through memory and the system's temporary
@@ -90,8 +88,6 @@ def _fault(path: Path, step: int, num_lines: Callable[[int], int] | None) -> str
         parts = [content[name] for name in ("state_dict", "optimizer_states", "loops")]
         at, run = content["global_step"], content["callbacks"].get("Checkpoints", {}).get("run")
         lines = known.get("lines")
-    except Interrupted:
-        raise
     except Exception:  # a class of its own for each place that was hit
         return damaged
     if not all(parts) or at != step:

@@ -12,12 +12,24 @@ from typing import Any
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
-class Interrupted(Exception):  # noqa: N818  (no error: a state of the run)
-    """A signal stopped the run; what was finished is on disk. `exit_code` is 128 + its number."""
+class Interrupted(BaseException):
+    """A signal stopped the run; what was finished is on disk. `exit_code` is 128 + its number.
+
+    No `Exception`, as KeyboardInterrupt is none: what takes any failure of a library for "not
+    there" or goes on without it, here or in a library, must not take a signal for one.
+    """
 
     def __init__(self, signum: int, where: str) -> None:
-        super().__init__(f"stopped by {signal.Signals(signum).name} {where}")
+        super().__init__(signum, where)
         self.exit_code = 128 + signum
+
+    def __str__(self) -> str:
+        signum, where = self.args
+        return f"stopped by {signal.Signals(signum).name} {where}"
+
+
+class RankStopped(Exception):  # noqa: N818
+    """A child rank's `Interrupted`: torch, which started it, hands on Exceptions alone."""
 
 
 @contextlib.contextmanager

@@ -117,6 +117,8 @@ def pretrain(
                 raise  # else a worker that loads data was stopped too
             where = "inside a step: the checkpoint before it is kept"
             raise Interrupted(checkpoints.signum, where) from error
+        if checkpoints.signum is not None:  # it came with the last checkpoint or later
+            raise Interrupted(checkpoints.signum, "after training")
     if total and strategy is not None:
         rate = distributed.fit(
             module, data, settings, strategy=strategy, devices=devices, checkpoint=checkpoint,

@@ -21,7 +21,7 @@ from ablate.study.guard import consequences, flat
 from ablate.study.parts import lower_is_better
 from ablate.study.states import State
 from ablate.study.verdict import Decision
-from ablate.tracking.record import read_json
+from ablate.tracking.record import read_record
 
 _TYPE = "python -m ablate.report 'runs/single/*' --baseline ARM"
 
@@ -37,7 +37,7 @@ def run_folders(places: Sequence[str]) -> list[Path]:
         for path in map(Path, sorted(glob.glob(place)) if glob.has_magic(place) else [place]):
             files = [path / "record.json"] if (path / "record.json").is_file() else []
             found |= {f.parent for f in files or sorted(path.rglob("record.json"))}
-    runs = sorted(p for p in found if "arm" in (read_json(p / "record.json") or {}))
+    runs = sorted(p for p in found if "arm" in (read_record(p) or {}))
     if not runs:
         raise ValueError(
             f"{' '.join(places)}: no run with a record.json is there; give a study's name, or "
@@ -109,7 +109,7 @@ def _grouped(
     records: dict[str, dict[int, Mapping[str, Any]]] = {}
     states: dict[str, dict[int, State]] = {}
     for path in runs:
-        record = read_json(path / "record.json")
+        record = read_record(path) or {}
         arm, seed = str(record["arm"]), int(record["seed"])
         before = states.setdefault(arm, {}).get(seed)
         if before is not None:
@@ -163,8 +163,8 @@ def _metrics(
 
 def _overrides(runs: Sequence[Path], arm: str) -> list[str]:
     for path in runs:
-        record = read_json(path / "record.json")
-        if record["arm"] == arm:
+        record = read_record(path) or {}
+        if record.get("arm") == arm:
             return [o for o in record.get("overrides") or [] if not o.startswith("seed=")]
     return []
 
@@ -181,7 +181,7 @@ def _settings(runs: Sequence[Path], arm: str) -> dict[str, Any]:
 
     for path in runs:
         file = path / "config.yaml"
-        if read_json(path / "record.json")["arm"] == arm and file.is_file():
+        if (read_record(path) or {}).get("arm") == arm and file.is_file():
             try:
                 merged = OmegaConf.merge(OmegaConf.structured(Settings), OmegaConf.load(file))
                 found = flat(OmegaConf.to_object(merged))  # type: ignore[arg-type]

@@ -15,7 +15,7 @@ from typing import Any
 from ablate.config.schema import Settings
 from ablate.inputs.pairs import LOSSES, loss_name
 from ablate.interop.checkpoint import WEIGHTS, check_written, open_source, read_state
-from ablate.tracking.record import read_json
+from ablate.tracking.record import read_record
 
 _HINT = (
     "give a run (runs/single/NAME or runs/pretrained/FINGERPRINT), or a folder that "
@@ -45,7 +45,7 @@ def open_saved(path: str | Path) -> Saved:
     place = Path(path).expanduser()
     if not place.is_dir():
         raise ValueError(f"{path} is no folder; {_HINT}")
-    record = read_json(place / "record.json")
+    record = read_record(place)
     if record is None:
         if not (place / "config.json").is_file():
             raise ValueError(f"{path} holds no run and no config.json; {_HINT}")
@@ -69,7 +69,7 @@ def _open_run(place: Path, record: dict[str, Any]) -> Saved:
     pretrained, single = place, place
     if "pretraining" in record:
         pretrained = place.parent.parent / "pretrained" / record["pretraining"]
-        record = read_json(pretrained / "record.json") or {}
+        record = read_record(pretrained) or {}
     else:
         single = _a_run_of(place)
     weights = pretrained / WEIGHTS
@@ -96,7 +96,7 @@ def _open_run(place: Path, record: dict[str, Any]) -> Saved:
 def _a_run_of(pretrained: Path) -> Path:
     """A run that used this pretraining: it has the settings. The folder itself if there is none."""
     for file in sorted((pretrained.parent.parent / "single").glob("*/record.json")):
-        if (read_json(file) or {}).get("pretraining") == pretrained.name:
+        if (read_record(file.parent) or {}).get("pretraining") == pretrained.name:
             return file.parent
     return pretrained
 

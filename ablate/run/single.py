@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import os
 import re
 import shutil
 import traceback
@@ -25,8 +24,14 @@ from ablate.pretraining.interrupted import signals_wait, stoppable
 from ablate.run.arm import Arm, prepare
 from ablate.run.measurements import finetune_arguments, measurements
 from ablate.run.shown import masked_rows, score_table
-from ablate.run.stages import baselines, evaluate_stage, follow, pretrain_stage
-from ablate.tracking.loggers import Mirror, resolve_mode
+from ablate.run.stages import (
+    baselines,
+    discard_evaluation,
+    evaluate_stage,
+    follow,
+    pretrain_stage,
+)
+from ablate.tracking.loggers import Mirror, of_agent, resolve_mode
 from ablate.tracking.other_loggers import CsvTracker, TensorBoardTracker, check_installed
 from ablate.tracking.provenance import provenance
 from ablate.tracking.record import RunFolder, forget_temporaries, locked, write_atomically
@@ -37,6 +42,7 @@ _NOT_IN_NAMES = (
     "arm=", "seed=", "force=", "paths.", "tracking", "hydra", "trainer.progress_bar", "corpus.path",
     "corpus.jobs=", "evaluation",
 )  # fmt: skip
+_SHOWN = {"arm", "seed", "scores"}  # without these a record is none of a complete run
 _KEPT = (".safetensors", ".json", ".yaml")  # of a pretraining, in an artifact
 
 
@@ -91,14 +97,19 @@ def _run(
     quiet: bool,
 ) -> None:
     settings = arm.settings
-    if folder.status == "complete" and not settings.force:
+    whole = folder.status == "complete" and folder.record.keys() >= _SHOWN
+    if whole and not settings.force:
         replay(arm, folder, mark)
         if not quiet:
             print_summary(folder.record, folder.path, again=True)
         return
-    attempt = folder.record.get("attempt", 0) + (1 if settings.force else 0)
+    pretrained = Path(settings.paths.runs_dir) / "pretrained" / arm.pretraining
+    attempt = folder.record.get("attempt", 0)
     mirror, code = None, 1
     try:
+        if whole:  # forced; once, however often the new attempt is stopped
+            attempt += 1
+            discard_evaluation(folder, pretrained / "fits")
         folder.update(
             status="running",
             fingerprint=mark,
@@ -113,8 +124,8 @@ def _run(
         mirror = open_mirror(arm, folder, mark if attempt == 0 else f"{mark}-{attempt + 1}")
         if not quiet:
             print_plan(arm.machine, name=name, seed=settings.seed, folder=folder.path)
-        pretrained = Path(settings.paths.runs_dir) / "pretrained" / arm.pretraining
-        model, trained = pretrain_stage(arm, pretrained, mirror)
+        forced = f"{folder.path.name} {attempt}" if settings.force else None
+        model, trained = pretrain_stage(arm, pretrained, mirror, forced=forced)
         with writing(folder.metrics.path):
             shutil.copyfile(trained.metrics.path, folder.metrics.path)
         results = evaluate_stage(arm, model, wanted, folder, pretrained / "fits")
@@ -231,7 +242,7 @@ def show(mirror: Tracker, arm: Arm, folder: RunFolder, pretrained: Path | None) 
 
 def replay(arm: Arm, folder: RunFolder, run_id: str) -> None:
     """Inside a W&B sweep, a finished result is shown to the run that asked for it."""
-    if os.environ.get("WANDB_RUN_ID") is None:
+    if of_agent()[1] is None:
         return
     mirror = open_mirror(arm, folder, run_id)
     if mirror is not None:

@@ -24,7 +24,7 @@ from ablate.run.checks import check_rows, warn_of_unknown
 from ablate.run.measurements import devices, finetune_arguments, protocol_plan
 from ablate.run.models import build_model, check_attention, encoder_facts
 from ablate.run.progress import TaskLines
-from ablate.run.weights import keep_weights, load_weights
+from ablate.run.weights import is_whole, keep_weights, load_weights
 from ablate.tracking.record import MetricsFile, RunFolder, forget_temporaries, locked
 from ablate.tracking.tracker import Tracker
 
@@ -34,18 +34,25 @@ if TYPE_CHECKING:
 _NGRAM_TOKENS = 20_000_000  # of training text behind the counting baselines
 
 
-def pretrain_stage(arm: Arm, path: Path, mirror: Tracker | None) -> tuple[Any, RunFolder]:
-    """The trained model and its folder: loaded where finished, continued where begun."""
+def pretrain_stage(
+    arm: Arm, path: Path, mirror: Tracker | None, *, forced: str | None = None
+) -> tuple[Any, RunFolder]:
+    """The trained model and its folder: loaded where finished, continued where begun.
+
+    `forced` names a run's attempt: what was finished before it is done again, once.
+    """
     with locked(path):
-        return _pretrain(arm, path, mirror)
+        return _pretrain(arm, path, mirror, forced)
 
 
-def _pretrain(arm: Arm, path: Path, mirror: Tracker | None) -> tuple[Any, RunFolder]:
+def _pretrain(
+    arm: Arm, path: Path, mirror: Tracker | None, forced: str | None
+) -> tuple[Any, RunFolder]:
     model = build_model(arm)
     forget_temporaries(path)
     folder = RunFolder(path)
-    if folder.status == "complete" and not arm.settings.force:
-        if load_weights(model, folder):
+    if folder.status == "complete" and forced in (None, folder.record.get("forced")):
+        if is_whole(folder) and load_weights(model, folder):
             if mirror is not None:
                 mirror.replay(folder.metrics.rows())
             return model, folder
@@ -53,12 +60,14 @@ def _pretrain(arm: Arm, path: Path, mirror: Tracker | None) -> tuple[Any, RunFol
     if folder.status == "complete":  # forced: from the beginning; an interrupted one continues
         shutil.rmtree(path / "checkpoints", ignore_errors=True)
     try:
-        folder.update(status="running", fingerprint=path.name, identity=arm.identity)
+        kept = {} if forced is None else {"forced": forced}
+        folder.update(status="running", fingerprint=path.name, identity=arm.identity, **kept)
         facts = _train(arm, model, folder, mirror)
         with writing(path / WEIGHTS):
             keep_weights(model, folder)
             keep_tokenizer(arm.tokenizer, path)
-        folder.update(status="complete", weights=hash_of_weights(path), **facts)
+        lines = len(folder.metrics.rows())
+        folder.update(status="complete", weights=hash_of_weights(path), lines=lines, **facts)
     except BaseException as error:
         stopped = isinstance(error, KeyboardInterrupt) or hasattr(error, "exit_code")
         with signals_wait(), contextlib.suppress(NotWritten):  # then it stays `running`
@@ -244,16 +253,23 @@ def evaluate_stage(
     """Every measurement; predictions go under the run's folder, and as parts into `fits`."""
     from ablate.evaluation.measurement import EvaluationResult
 
-    settings = arm.settings
     if not wanted:
         return EvaluationResult()
-    if settings.force:
-        shutil.rmtree(folder.path / "predictions", ignore_errors=True)
-        shutil.rmtree(fits, ignore_errors=True)
     with locked(fits), writing(fits):  # its parts, and encoders that lie there, are shared
         for place in (fits, folder.path / "predictions"):
             forget_temporaries(place)
         return _evaluate(arm, model, wanted, folder, fits)
+
+
+def discard_evaluation(folder: RunFolder, fits: Path) -> None:
+    """A forced run fits its tasks again; under the lock of those who share the fits."""
+    shutil.rmtree(folder.path / "predictions", ignore_errors=True)
+    with locked(fits), writing(fits):
+        for place in fits.iterdir():
+            if place.is_dir():
+                shutil.rmtree(place)
+            elif place.name != ".lock":
+                place.unlink()
 
 
 def _evaluate(

@@ -8,6 +8,8 @@ from typing import Any
 from ablate.interop.checkpoint import WEIGHTS, check_written
 from ablate.tracking.record import RunFolder
 
+_TAKEN = ("scores", "clocks", "derived", "data", "machine", "timings")
+
 
 def keep_weights(model: Any, folder: RunFolder) -> None:
     """Write them under a temporary name and rename."""
@@ -22,6 +24,17 @@ def keep_weights(model: Any, folder: RunFolder) -> None:
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+
+
+def is_whole(folder: RunFolder) -> bool:
+    """Whether a finished pretraining has all that runs take from it; noted where not."""
+    there = len(folder.metrics.rows())
+    wrong = {*_TAKEN} - folder.record.keys()
+    if wrong or there != folder.record.get("lines", there) or not folder.metrics.path.is_file():
+        lack = f"its record lacks {', '.join(sorted(wrong))}" if wrong else "lines are gone"
+        folder.note(f"{folder.path} is damaged ({lack}); training again from the beginning")
+        return False
+    return True
 
 
 def load_weights(model: Any, folder: RunFolder) -> bool:

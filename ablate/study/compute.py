@@ -54,8 +54,6 @@ def _run(job: Job) -> State:
         mark = settings_hash(settings)
         record = run(settings, overrides=job.overrides, quiet=True)
     except Exception as error:
-        if is_signal(error):  # the study stops, and goes on where it was
-            raise
         ours = isinstance(error, ValueError) and raised_by_us(error)
         if not ours and full_disk(error) is None:
             traceback.print_exc(file=sys.stderr)

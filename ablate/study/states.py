@@ -15,6 +15,7 @@ import dataclasses
 import functools
 import hashlib
 import json
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ from ablate.config.fingerprint import RESULT_VERSION
 from ablate.config.schema import Settings
 from ablate.study.design import Study
 from ablate.study.guard import Composed, flat
-from ablate.tracking.record import locked, read_json, read_kept, write_json
+from ablate.tracking.record import locked, read_kept, read_record, write_json
 
 STATES = ("complete", "running", "interrupted", "failed", "missing")
 # of a study's file, what may be told better later without deciding anything
@@ -53,7 +54,9 @@ class StudyFolder:
     @property
     def lock(self) -> dict[str, Any] | None:
         """What was locked; None before the first run."""
-        found: dict[str, Any] | None = read_kept(self.path / "lock.json", dict)
+        found: dict[str, Any] | None = read_kept(
+            self.path / "lock.json", dict, lambda lock: {"locked", "rule", "arms"} <= set(lock)
+        )
         return found
 
     def take_lock(self, study: Study, composed: Mapping[str, Composed], today: str) -> None:
@@ -78,7 +81,7 @@ class StudyFolder:
     def _data_changes(self, study: Study) -> list[str]:
         """Runs of an arm on other data than its first complete one."""
         noted = read_kept(self.path / "data.json", dict) or {}
-        states = read_kept(self.path / "states.json", dict) or {}
+        states = self._states()
         lines = []
         for arm in study.arms:
             first = noted.get(arm)
@@ -93,14 +96,15 @@ class StudyFolder:
                 ]
         return lines
 
+    def _states(self) -> dict[str, dict[str, Any]]:
+        return read_kept(self.path / "states.json", dict, _are_states) or {}
+
     def state(self, arm: str, seed: int) -> State:
         """What became of an arm x seed, by the record of its run."""
-        kept = (read_kept(self.path / "states.json", dict) or {}).get(arm, {}).get(str(seed))
+        kept = self._states().get(arm, {}).get(str(seed))
         if kept is None:
             return State("missing")
-        found = State(**kept)
-        record = self.record(found)
-        return found if record is None else dataclasses.replace(found, status=record["status"])
+        return as_recorded(self.runs_dir, State(**kept))
 
     def record(self, state: State) -> dict[str, Any] | None:
         """The record of a run; None where there is none."""
@@ -110,7 +114,7 @@ class StudyFolder:
         """Keep a state, and what data the arm's first complete run had; several processes may do so
         at once."""
         with locked(self.path):
-            states = read_kept(self.path / "states.json", dict) or {}
+            states = self._states()
             states.setdefault(arm, {})[str(seed)] = dataclasses.asdict(state)
             write_json(self.path / "states.json", states)
             data = read_kept(self.path / "data.json", dict) or {}
@@ -129,14 +133,14 @@ class StudyFolder:
 
     def arms_of_run(self, run: str) -> list[str]:
         """Arms that have this run."""
-        states = read_kept(self.path / "states.json", dict) or {}
+        states = self._states()
         return [
             arm for arm, seeds in states.items() if any(s["run"] == run for s in seeds.values())
         ]
 
     def seeds(self) -> list[int]:
         """Seeds that any arm was run at, ended or not."""
-        states = read_kept(self.path / "states.json", dict) or {}
+        states = self._states()
         return sorted({int(seed) for arm in states.values() for seed in arm})
 
     @property
@@ -145,7 +149,10 @@ class StudyFolder:
         file = self.path / "looks.json"
         found: list[dict[str, Any]] = read_kept(file, list) or []
         if not all(
-            isinstance(look, dict) and {"seeds", "decisions"} <= set(look) for look in found
+            isinstance(look, dict)
+            and isinstance(look.get("seeds"), dict)
+            and isinstance(look.get("decisions"), dict)
+            for look in found
         ):
             raise ValueError(f"{file} is damaged: a look must hold seeds and decisions")
         return found
@@ -154,12 +161,43 @@ class StudyFolder:
         write_json(self.path / "looks.json", [*self.looks, look])
 
 
+def _are_states(found: dict[str, Any]) -> bool:
+    names = {field.name for field in dataclasses.fields(State)}
+    return all(
+        isinstance(seeds, dict)
+        and all(
+            seed.isdecimal() and isinstance(state, dict) and {"status"} <= set(state) <= names
+            for seed, state in seeds.items()
+        )
+        for seeds in found.values()
+    )
+
+
 def record_of(runs_dir: Path, state: State) -> dict[str, Any] | None:
     """The record of a state's run; None where there is none."""
     if state.run is None:
         return None
-    found: dict[str, Any] | None = read_json(runs_dir / "single" / state.run / "record.json")
-    return found
+    return read_record(runs_dir / "single" / state.run)
+
+
+def as_recorded(runs_dir: Path, state: State) -> State:
+    """A kept state by what its run's record says; one that has lost it is missing, and said."""
+    record = record_of(runs_dir, state)
+    if record is not None:
+        return dataclasses.replace(state, status=record["status"])
+    if state.run is None:
+        return state
+    _say_lost(runs_dir / "single" / state.run)
+    return State("missing")
+
+
+@functools.cache
+def _say_lost(run: Path) -> None:
+    print(
+        f"warning: {run} has no record any more, or a damaged one; the run counts as missing",
+        file=sys.stderr,
+        flush=True,
+    )
 
 
 def lock_content(study: Study, composed: Mapping[str, Composed]) -> dict[str, Any]:

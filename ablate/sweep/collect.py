@@ -28,7 +28,7 @@ from ablate.sweep import points
 from ablate.sweep.files import Sweep
 from ablate.sweep.folder import PointState, SweepFolder, score_of
 from ablate.sweep.points import Point, key_of, words_of
-from ablate.tracking.record import read_json
+from ablate.tracking.record import read_record
 
 _CHOSEN_BY_MACHINE = ("trainer.threads", "trainer.precision", "trainer.accelerator")
 
@@ -143,7 +143,7 @@ def _runs(runs_dir: Path) -> Iterator[_Stored]:
 
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     files = sorted((runs_dir / "single").glob("*/record.json"))
-    records = [(file.parent, read_json(file) or {}) for file in files]
+    records = [(file.parent, read_record(file.parent) or {}) for file in files]
     for path, record in sorted(records, key=lambda pair: pair[1].get("status") != "complete"):
         try:
             content = yaml.load((path / "config.yaml").read_text("utf-8"), loader)

@@ -15,11 +15,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ablate.study.states import State, record_of
+from ablate.study.states import State, as_recorded, record_of
 from ablate.sweep.files import Sweep
 from ablate.sweep.points import Point, key_of
 from ablate.tracking.record import locked, read_kept, write_atomically, write_json
 
+# what must be the same whenever a sweep is driven
+_COMMON = ("method", "overrides", "seed", "sampler", "early_terminate")
 # of the common overrides, what does not decide what a point is
 _NO_MATTER = (
     "paths.", "tracking", "trainer.threads=", "trainer.progress_bar=", "corpus.jobs=",
@@ -50,7 +52,9 @@ class SweepFolder:
     @property
     def identity(self) -> dict[str, Any] | None:
         """What was written when it was first run; None before that."""
-        found: dict[str, Any] | None = read_kept(self.path / "sweep.json", dict)
+        found: dict[str, Any] | None = read_kept(
+            self.path / "sweep.json", dict, lambda kept: {*_COMMON} <= set(kept)
+        )
         return found
 
     def take_lock(self, sweep: Sweep, extra: Sequence[str], seed: int, sampler: str | None) -> None:
@@ -74,26 +78,36 @@ class SweepFolder:
 
     def states(self) -> dict[str, PointState]:
         """Key of a point -> its state, by the record of its run; in the order of the points."""
-        kept = (read_kept(self.path / "states.json", dict) or {}).values()
+        kept = (read_kept(self.path / "states.json", dict, _are_points) or {}).values()
         found = []
         for entry in sorted(kept, key=lambda entry: entry["number"]):
             state = State(**entry["state"])
-            record = self.record(state)
-            if record is not None and state.status != "stopped":
-                state = dataclasses.replace(state, status=record["status"])
+            if state.status != "stopped":
+                state = as_recorded(self.runs_dir, state)
             found.append(PointState(**{**entry, "state": state}))
         return {key_of(one.point): one for one in found}
 
     def note(self, one: PointState) -> None:
         """Keep a point's state; several processes may do so at once."""
         with locked(self.path):
-            states = read_kept(self.path / "states.json", dict) or {}
+            states = read_kept(self.path / "states.json", dict, _are_points) or {}
             states[key_of(one.point)] = dataclasses.asdict(one)
             write_json(self.path / "states.json", states)
 
     def record(self, state: State) -> dict[str, Any] | None:
         """The record of a run; None where there is none."""
         return record_of(self.runs_dir, state)
+
+
+def _are_points(found: dict[str, Any]) -> bool:
+    names = {field.name for field in dataclasses.fields(PointState)}
+    return all(
+        isinstance(one, dict)
+        and {"number", "point", "state"} <= set(one) <= names
+        and isinstance(one["state"], dict)
+        and "status" in one["state"]
+        for one in found.values()
+    )
 
 
 def identity_of(
@@ -116,10 +130,9 @@ def identity_of(
 def _held(sweep: Sweep) -> Sequence[str]:
     """What must not change; a grid may get more values, and be read by another metric, but where
     points are ended early by what those before them logged."""
-    common = ("method", "overrides", "seed", "sampler", "early_terminate")
     if sweep.method == "grid" and sweep.early_terminate is None:
-        return common
-    return (*common, "parameters", "metric", "maximize")
+        return _COMMON
+    return (*_COMMON, "parameters", "metric", "maximize")
 
 
 def _short(value: Any) -> str:

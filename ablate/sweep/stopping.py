@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from ablate.sweep.optional import optuna
-from ablate.tracking.record import MetricsFile, read_json, read_kept, write_json
+from ablate.tracking.record import MetricsFile, read_kept, read_record, write_json
 
 POLL_SECONDS = 0.2
 
@@ -200,7 +200,7 @@ def _looking(folder: Path, look: Callable[[], None]) -> Iterator[None]:
 
 
 def _is_trained(folder: Path) -> bool:
-    return (read_json(folder / "record.json") or {}).get("status") == "complete"
+    return (read_record(folder) or {}).get("status") == "complete"
 
 
 def _pretraining(overrides: Sequence[str]) -> tuple[Path | None, bool]:
@@ -213,7 +213,7 @@ def _pretraining(overrides: Sequence[str]) -> tuple[Path | None, bool]:
     try:
         settings = compose_settings(overrides)
         arm = prepare(settings, overrides)
-    except Exception:
+    except ValueError:
         return None, False
     elsewhere = are_children(arm.machine.get("strategy"))
     return Path(settings.paths.runs_dir) / "pretrained" / arm.pretraining, elsewhere

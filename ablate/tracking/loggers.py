@@ -18,7 +18,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ablate.pretraining.interrupted import Interrupted
 from ablate.tracking.tracker import Table, Tracker
 from ablate.tracking.tracker import guarded as guarded  # for whoever calls `summary_run`
 
@@ -158,8 +157,8 @@ class Mirror(Tracker):
         self._run: Any = None
         self._row = self._seen = 0
         self.mode, self._timeout = mode, timeout
-        self.sweep = os.environ.get("WANDB_SWEEP_ID")
-        self.run_id = os.environ.get("WANDB_RUN_ID", run_id)
+        self.sweep, agents = of_agent()
+        self.run_id = agents or run_id
         _quiet()
         where: dict[str, Any] = {"dir": str(folder), "name": name, "group": group, "tags": tags}
         if self.sweep is None:
@@ -183,8 +182,6 @@ class Mirror(Tracker):
                 wandb.finish()  # an unfinished run would swallow this one
         try:
             self._run = self._init(where, config)
-        except Interrupted:
-            raise
         except Exception as error:
             if self.mode != "online":
                 raise
@@ -250,10 +247,15 @@ class Mirror(Tracker):
             return
         try:
             run.finish(exit_code=exit_code)
-        except Interrupted:
-            raise
         except Exception as error:
             self._fail(error)
+
+
+def of_agent() -> tuple[str | None, str | None]:
+    """(sweep, run) that a W&B agent has started this process for. A run's id without a sweep's is
+    somebody's own variable, under which all runs of this process would be one."""
+    sweep = os.environ.get("WANDB_SWEEP_ID")
+    return sweep, os.environ.get("WANDB_RUN_ID") if sweep else None
 
 
 def _limits(seconds: float) -> Any:

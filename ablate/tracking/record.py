@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import platform
 import re
 import sys
 from collections.abc import Callable, Iterator
@@ -19,12 +20,13 @@ from typing import Any
 
 from ablate.pretraining.disk import writing
 
+_HOST = re.sub(r"\W", "", platform.node()) or "here"  # a file system may have several
 STATUSES = ("running", "complete", "interrupted", "failed")
 
 
 def write_atomically(path: Path, text: str) -> None:
     """Write to a temporary name, flush, rename: a reader sees the old file or the new one."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary = path.with_name(f".{path.name}.{_HOST}.{os.getpid()}")
     with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
@@ -41,7 +43,7 @@ def write_atomically(path: Path, text: str) -> None:
 def forget_temporaries(folder: Path) -> None:
     """Remove what processes of this machine that are no more left half written."""
     for path in folder.glob(".*"):
-        match = re.fullmatch(r"\..+\.(\d+)", path.name)
+        match = re.fullmatch(rf"\..+\.{_HOST}\.(\d+)", path.name)
         if match and path.is_file() and not _runs(int(match[1])):
             path.unlink(missing_ok=True)
 
@@ -65,12 +67,27 @@ def read_json(path: Path) -> Any:
     """The content of a JSON file, or None where there is none or it is not JSON."""
     try:
         return json.loads(path.read_text(encoding="utf-8"))
-    except (FileNotFoundError, UnicodeDecodeError, json.JSONDecodeError):
+    except (OSError, UnicodeDecodeError, json.JSONDecodeError):
         return None
 
 
-def read_kept(path: Path, kind: type) -> Any:
+def read_record(folder: Path) -> dict[str, Any] | None:
+    """A run's record, or None where there is none, or a damaged one."""
+    found = read_json(folder / "record.json")
+    return found if _is_record(found) and "status" in found else None
+
+
+def _is_record(found: Any) -> bool:
+    if not isinstance(found, dict) or found.get("status") not in (None, *STATUSES):
+        return False
+    return found.get("status") != "complete" or isinstance(found.get("scores"), dict)
+
+
+def read_kept(path: Path, kind: type, valid: Callable[[Any], bool] = bool) -> Any:
     """What was kept in a file that nothing can replace, or None where there is no such file.
+
+    Args:
+        valid: says of a `kind` that is not empty whether it is what was kept.
 
     Raises:
         ValueError: it is damaged, or holds something else than a `kind`.
@@ -81,7 +98,7 @@ def read_kept(path: Path, kind: type) -> Any:
         return None
     except (UnicodeDecodeError, json.JSONDecodeError):
         found = None
-    if not isinstance(found, kind):
+    if not isinstance(found, kind) or (found and not valid(found)):
         raise ValueError(
             f"{path} is damaged; put back a copy of it, or move its folder away (runs are kept "
             "elsewhere; what was locked and decided is forgotten then)"
@@ -149,7 +166,7 @@ class RunFolder:
     def __init__(self, path: Path) -> None:
         self.path = path
         found = read_json(path / "record.json")
-        self.record: dict[str, Any] = found if isinstance(found, dict) else {}
+        self.record: dict[str, Any] = found if _is_record(found) else {}
         if not self.record and (path / "record.json").exists():
             self.note(f"{path / 'record.json'} was damaged: it is made again")
 

@@ -12,8 +12,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ablate.pretraining.interrupted import Interrupted
-
 Table = tuple[Sequence[str], Sequence[Sequence[Any]]]  # columns, rows
 
 
@@ -28,8 +26,6 @@ def guarded(rest: str) -> Iterator[None]:
     """An error inside becomes one warning, which ends in `rest`: what is whole all the same."""
     try:
         yield
-    except Interrupted:
-        raise
     except Exception as error:
         warn(error, rest)
 
@@ -58,8 +54,6 @@ class Tracker:
             return
         try:
             call()
-        except Interrupted:
-            raise
         except Exception as error:
             self._fail(error)
 
