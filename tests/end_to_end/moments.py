@@ -193,6 +193,7 @@ MOMENTS = {
     "first step": at_call(MODULE, "training_step"),
     "micro-batch": between_micro_batches,
     "step taken": at_call("ablate.pretraining.callbacks:Throughput", "on_train_batch_end", 4),
+    "end of the fit": at_call("ablate.pretraining.callbacks:Checkpoints", "on_train_end"),
     "checkpoint torn": in_a_torn_checkpoint,
     "before rename": at_rename("step-*.ckpt", 2),
     "after rename": at_rename("step-*.ckpt", 2, after=True),

@@ -38,12 +38,16 @@ def no_record(path):
     path.write_text("[1, 2]\n")
 
 
+def no_content(path):
+    path.write_text('{"status": "complete"}\n')
+
+
 def remove(path):
     path.unlink()
 
 
-def slow(damage):
-    return pytest.param(damage, marks=pytest.mark.slow)
+def slow(*values):
+    return pytest.param(*values, marks=pytest.mark.slow)
 
 
 class Run:
@@ -120,7 +124,7 @@ def test_damaged_weights_are_not_asked_or_started_from(run):
     open_source(weights.parent).load()
 
 
-@pytest.mark.parametrize("damage", [cut, slow(no_text), slow(no_record)])
+@pytest.mark.parametrize("damage", [cut, no_content, slow(no_text), slow(no_record)])
 def test_a_damaged_record_is_made_again(run, damage):
     file = run.one("single/*/record.json")
     before = json.loads(file.read_text())
@@ -143,6 +147,34 @@ def test_a_damaged_record_of_the_weights_trains_them_again(run):
     assert said.count("was damaged") == 2
     assert len(run.record["notes"]) == 2
     assert run.results() == run.before
+
+
+@pytest.mark.parametrize(
+    ("name", "damage"), [("metrics.jsonl", cut), slow("metrics.jsonl", remove),
+                         slow("record.json", no_content)],
+)  # fmt: skip
+def test_a_pretraining_that_lacks_something_is_not_shared(run, name, damage):
+    damage(run.one(f"pretrained/*/{name}"))
+    run.one("single/tiny-*/record.json").unlink()
+    said = run.again()
+    assert "damaged" in said
+    assert run.results() == run.before
+
+
+def test_an_interrupted_forced_run_goes_on_and_trains_once(run, warm):
+    before = run.one("pretrained/*/model.safetensors").stat().st_mtime_ns
+    words = (*TINY, *EVALUATED, "arm=tiny", "force=true")
+    run.again(*EVALUATED, "arm=tiny")  # the complete run that is forced
+    code, said = warm.run(run.folder, *words, faults=[("fine-tuning", "term")])
+    assert code == 143, said
+    trained = run.one("pretrained/*/model.safetensors").stat().st_mtime_ns
+    assert trained != before
+    code, said = warm.run(run.folder, *words)
+    assert code == 0, said
+    assert run.one("pretrained/*/model.safetensors").stat().st_mtime_ns == trained
+    attempts = [json.loads(path.read_text())["attempt"]
+                for path in run.folder.glob("runs/single/*/record.json")]  # fmt: skip
+    assert sorted(attempts) == [0, 1]
 
 
 def test_damaged_checkpoints_and_metrics_of_a_killed_run(run, warm):

@@ -29,6 +29,7 @@ PHASES = [
     slow("micro-batch", "interrupt twice", (TRAINED, EVALUATED)),
     slow("before rename", "term", (TRAINED, EVALUATED)),
     slow("validation", "interrupt", (TRAINED, EVALUATED)),
+    ("end of the fit", "term", (TRAINED, EVALUATED)),
     slow("before weights", "term", (TRAINED, EVALUATED)),
     slow("before weights", "interrupt", (TRAINED, EVALUATED)),
     slow("fine-tuning", "term", (EVALUATED,)),

@@ -174,7 +174,7 @@ def test_a_turned_expectation_is_a_change_and_its_wording_is_none(studied):
 
 
 @pytest.mark.parametrize("name", ["lock.json", "looks.json", "states.json"])
-@pytest.mark.parametrize("content", [b'{"rule"', b"\xff\xfe", b"17", b'[{"a": 1}]'])
+@pytest.mark.parametrize("content", [b'{"rule"', b"\xff\xfe", b"17", b'[{"a": 1}]', b'{"a": 1}'])
 def test_a_damaged_file_is_said_and_never_begun_anew(studied, name, content):
     _, folder, result = studied(range(4))
     folder.add_look(look_of(result))

@@ -164,3 +164,17 @@ def test_runs_that_did_not_end_and_records_without_hashes_are_no_change(locked):
     run(locked.folder, "bert", 1, {})
     locked.folder.note("bert", 2, State("failed", None, error="ValueError: x"))
     assert locked() == []
+
+
+@pytest.mark.parametrize("content", [None, '{"st', "[1]", '{"status": "complete"}', "{}"])
+def test_a_run_whose_record_is_lost_or_damaged_is_missing_and_said(locked, capsys, content):
+    """Else a study would take a look without it, and spend of its error rate."""
+    folder = locked.folder
+    record = folder.runs_dir / "single" / "bert-s0" / "record.json"
+    record.parent.mkdir(parents=True)
+    record.write_text('{"status": "complete", "scores": {}}')
+    folder.note("bert", 0, State("complete", "bert-s0"))
+    assert folder.state("bert", 0).status == "complete"
+    record.unlink() if content is None else record.write_text(content)
+    assert folder.state("bert", 0) == folder.state("bert", 0) == State("missing")
+    assert capsys.readouterr().err.count("counts as missing") == 1

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from ablate.study import states
 from ablate.sweep.__main__ import main
 from ablate.sweep.folder import SweepFolder
 
@@ -123,7 +124,15 @@ def test_bad_words_are_one_message(words, pretend, capsys):
     assert capsys.readouterr().err.startswith("ablate: ")
 
 
-@pytest.mark.parametrize(("name", "content"), [("sweep.json", '{"meth'), ("states.json", "")])
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("sweep.json", '{"meth'),
+        ("sweep.json", '{"a": 1}'),
+        ("states.json", ""),
+        ("states.json", '{"x": 1}'),
+    ],
+)
 def test_a_damaged_folder_is_refused_and_nothing_runs(
     written, pretend, capsys, tmp_path, name, content
 ):
@@ -149,3 +158,22 @@ def test_a_folder_that_holds_something_else_is_refused(tmp_path):
         folder.states()
     with pytest.raises(ValueError, match="sweep.json is damaged"):
         _ = folder.identity
+
+
+@pytest.mark.parametrize("content", [None, '{"st', "[1, 2]", '{"status": "complete"}'])
+def test_a_point_whose_record_is_lost_or_damaged_runs_again(
+    written, pretend, capsys, tmp_path, content
+):
+    path = str(written({"seed": {"values": [0, 1]}}))
+    assert main([path, "tracking=none"]) == 0
+    record = next(tmp_path.glob("runs/single/*-s1-*/record.json"))
+    whole = record.read_text()
+    record.unlink() if content is None else record.write_text(content)
+    states._say_lost.cache_clear()
+    capsys.readouterr()
+    assert main([path, "tracking=none"]) == 0
+    said = capsys.readouterr()
+    assert said.err.count("counts as missing") == 1
+    assert "2 points, 1 of them ended" in said.out
+    assert len(pretend.calls) == 3
+    assert record.read_text() == whole

@@ -97,7 +97,20 @@ def test_auto_is_offline_without_a_key_and_online_with_one(monkeypatch, tmp_path
 
 def test_the_agents_run_id_and_project_win_inside_a_sweep(offline, monkeypatch):
     monkeypatch.setenv("WANDB_RUN_ID", "fromagent")
+    monkeypatch.setenv("WANDB_SWEEP_ID", "sweep")
     assert offline("run", "ours").run_id == "fromagent"
+
+
+def test_a_run_id_that_no_agent_has_set_is_not_ours(offline, monkeypatch, tmp_path):
+    """Under it two runs of one process would be one: the curve of one, the config of the other."""
+    monkeypatch.setenv("WANDB_RUN_ID", "mine")
+    for name in ("one", "two"):
+        mirror = offline(name, f"id-{name}")
+        mirror.log({"tokens": 1.0}, 1)
+        mirror.finish(0)
+    ids = [next(r.run.run_id for r in run_of(tmp_path / name) if r.HasField("run"))
+           for name in ("one", "two")]  # fmt: skip
+    assert ids == ["id-one", "id-two"]
 
 
 def summary(folder, value, **more):
