@@ -4,10 +4,14 @@ Whatever is cached is written beside its place under a temporary name and rename
 a reader never meets half of it, and of two processes that build the same thing the second to finish
 throws its copy away. A killed process leaves only a folder `.NAME.XXXXXXXX.part`; whoever builds
 something beside it next removes it, and knows by the kernel's lock in it that its owner is gone.
+
+What was damaged later is found when it is opened: a JSON file holds the hash of its own content
+(`write_json`), and that of a folder the size and hash of each file beside it (`seal`).
 """
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import itertools
 import json
@@ -16,7 +20,7 @@ import re
 import secrets
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, Any
@@ -99,11 +103,115 @@ def _try_lock(file: IO[str]) -> bool | None:
     return True
 
 
+def write_json(path: Path, value: dict[str, Any], indent: int | None = None) -> None:
+    """A dict of plain JSON values, with the hash of its content."""
+    content = json.loads(json.dumps(value))
+    path.write_text(json.dumps({**content, "content_hash": key_of(content)}, indent=indent))
+
+
+def read_json(path: Path) -> dict[str, Any] | None:
+    """What `write_json` wrote, None where it is not there or anything else."""
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return None
+    if not isinstance(found, dict):
+        return None
+    said = found.pop("content_hash", None)
+    return found if said == key_of(found) else None
+
+
+def seal(folder: Path, meta: dict[str, Any]) -> None:
+    """Write meta.json: `meta`, and the size and hash of every file that the folder has by now."""
+    files = {path.name: list(size_and_hash(path) or ()) for path in sorted(folder.iterdir())}
+    write_json(folder / "meta.json", {**meta, "files": files}, indent=1)
+
+
+def sealed_meta(folder: Path) -> dict[str, Any] | None:
+    """The `meta` of a sealed folder; the files are not looked at. None where it is not one."""
+    found = read_json(folder / "meta.json")
+    return None if found is None or found.pop("files", None) is None else found
+
+
+def is_whole(folder: Path, names: Iterable[str]) -> bool:
+    """Whether these files and meta.json are in the folder as they were sealed.
+
+    Sizes are compared first. A file is read once a process, as long as its size, time and place on
+    the disk stay the same.
+    """
+    files = (read_json(folder / "meta.json") or {}).get("files", {})
+    try:
+        sizes = {name: (folder / name).stat().st_size for name in names}
+    except OSError:
+        return False
+    return all(name in files and files[name][0] == size for name, size in sizes.items()) and all(
+        is_as_written(folder / name, files[name]) for name in sizes
+    )
+
+
+def write_memo(memo: Path, found: dict[str, Any], copy: Path | None) -> None:
+    """What was found in a corpus, with the size and hash of the copy of its texts if it has one."""
+    with stage(memo) as temporary:
+        write_json(temporary, {**found, "copy": None if copy is None else size_and_hash(copy)})
+
+
+def read_memo(memo: Path, copy: Path | None) -> dict[str, Any] | None:
+    """What `write_memo` wrote; None where it or the copy is not there or, which is said, damaged.
+
+    Neither is removed: a new one takes its place when the texts could be fetched again.
+    """
+    found = read_json(memo)
+    if found is None:
+        say_damaged(memo)
+    elif copy is not None and not is_as_written(copy, found["copy"]):
+        say_damaged(copy)
+        return None
+    return found
+
+
+def size_and_hash(path: Path) -> tuple[int, str] | None:
+    """(bytes, 32 hexadecimal digits) of a file, None where it cannot be read."""
+    try:
+        state = path.stat()
+        return state.st_size, _hash_of(path, state.st_size, state.st_mtime_ns, state.st_ino)
+    except OSError:
+        return None
+
+
+def is_as_written(path: Path, before: Sequence[Any]) -> bool:
+    """Whether `size_and_hash` gives the same as `before`; not read where the size is another."""
+    try:
+        if path.stat().st_size != before[0]:
+            return False
+    except OSError:
+        return False
+    return size_and_hash(path) == tuple(before)
+
+
+@functools.cache
+def _hash_of(path: Path, *_state: int) -> str:
+    """`_state`: what changes with the file's content."""
+    with path.open("rb") as file:
+        digest = hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16))
+    return digest.hexdigest()
+
+
 def discard(path: Path) -> None:
-    """Remove a folder of which somebody has deleted a part; a whole one is not asked for."""
-    if path.is_dir():
-        print(f"warning: {path} is not whole; it is built again", file=sys.stderr, flush=True)
+    """Remove a damaged file, or a folder with one or without a part; a whole one is not asked for.
+
+    Nothing is said where nothing is.
+    """
+    say_damaged(path)
+    if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def say_damaged(path: Path) -> None:
+    """Tell that what is there is built again, if there is anything."""
+    if os.path.lexists(path):
+        print(f"warning: {path} is not whole; it is built again", file=sys.stderr, flush=True)
 
 
 def _place_folder(temporary: Path, path: Path) -> None:

@@ -10,7 +10,6 @@ share a 64-bit hash with probability n^2 / 2^65 (3e-6 for ten million): one woul
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from ablate.corpus import files, hub
-from ablate.corpus.cache import key_of, read_texts, stage, write_texts
+from ablate.corpus.cache import key_of, read_memo, read_texts, write_memo, write_texts
 
 FORMAT_VERSION = 1
 _SIZE = 2**64
@@ -190,13 +189,11 @@ def _assemble(
     key = key_of(FORMAT_VERSION, spec, validation_fraction, max_documents, keep_copy)
     memo = None if cache_dir is None else cache_dir / "corpora" / f"{key}.json"
     copy = memo.with_suffix(".parquet") if memo is not None and keep_copy else None
-    if memo is not None and memo.is_file() and (copy is None or copy.is_file()):
-        found = json.loads(memo.read_text())
-    else:
+    found = None if memo is None else read_memo(memo, copy)
+    if found is None:
         found = _scan(read(), name, validation_fraction, max_documents, copy)
         if memo is not None:
-            with stage(memo) as temporary:
-                temporary.write_text(json.dumps(found))
+            write_memo(memo, found, copy)
 
     def again() -> Iterator[str]:
         if copy is not None:

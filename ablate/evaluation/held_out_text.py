@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ablate.corpus.cache import key_of, stage
+from ablate.corpus.cache import discard, key_of, read_json, stage, write_json
 from ablate.corpus.sentences import split_sentences
 from ablate.corpus.sources import Corpus, document_hash
 from ablate.evaluation.frequency_bands import (
@@ -141,12 +141,14 @@ def _scan_cached(
         MAX_COUNTED_WORDS, WORDS_PER_DOCUMENT,
     )  # fmt: skip
     file = Path(cache_dir) / "held_out_text" / f"{key}.json"
-    if not file.is_file():
-        found = _scan(corpus, num_words)
+    found = read_json(file)
+    if found is None:
+        discard(file)
+        texts, bands, counted = _scan(corpus, num_words)
+        found = {"texts": texts, "bands": bands, "counted": counted}
         with stage(file) as temporary:
-            temporary.write_text(json.dumps(found), encoding="utf-8")
-    texts, bands, counted = json.loads(file.read_text(encoding="utf-8"))
-    return texts, bands, counted
+            write_json(temporary, found)
+    return found["texts"], found["bands"], found["counted"]
 
 
 def _scan(corpus: Corpus, num_words: int) -> tuple[list[str], dict[str, str], int]:

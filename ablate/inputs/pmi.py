@@ -16,14 +16,13 @@ with 100,000). `meta["covered_share"]` says how much.
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from ablate.corpus.cache import key_of, stage
+from ablate.corpus.cache import discard, is_whole, key_of, seal, sealed_meta, stage
 from ablate.corpus.sources import fingerprint_of
 from ablate.inputs.collocations import HashIndex, collocation_units, unit_heads
 from ablate.inputs.ngram_counts import (
@@ -68,7 +67,9 @@ class NgramList:
 
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
-        self.meta: dict[str, Any] = json.loads((self.folder / "meta.json").read_text())
+        meta = sealed_meta(self.folder)
+        assert meta is not None, "build_list makes the folder and looks whether it is whole"
+        self.meta: dict[str, Any] = meta
         for name in ARRAYS:
             setattr(self, name, np.load(self.folder / f"{name}.npy"))
         self.max_words = int(self.meta["max_words"])
@@ -144,7 +145,8 @@ def build_list(
     chosen = fingerprint_of(documents.astype(np.uint64))
     name = key_of(FORMAT_VERSION, store.hash, chosen, special.tolist(), settings)
     folder = Path(cache_dir) / "pmi" / name
-    if not (folder / "meta.json").is_file():
+    if not is_whole(folder, (f"{array_name}.npy" for array_name in ARRAYS)):
+        discard(folder)
         sentences = sentences_of(store, documents, max_tokens=max_tokens, special_ids=special)
         arrays, facts = _rank(sentences, num_ngrams, max_words, min_count)
         with stage(folder) as temporary:
@@ -152,7 +154,7 @@ def build_list(
             for array_name, values in zip(ARRAYS, arrays, strict=True):
                 np.save(temporary / f"{array_name}.npy", values)
             meta = {"format_version": FORMAT_VERSION, "store": store.hash, **settings, **facts}
-            (temporary / "meta.json").write_text(json.dumps(meta, indent=1))
+            seal(temporary, meta)
     return NgramList(folder)
 
 

@@ -8,13 +8,13 @@
 The folder's name hashes document contents, tokenizer and format, nothing else: batch sizes, seeds
 and devices do not move it. Sentences are encoded one by one, so neither how many go to the
 tokenizer at a time nor how many processes encode them can change the result. Memory stays bounded:
-arrays grow on disk. Sentences and documents without a token are left out and counted.
+arrays grow on disk. Sentences and documents without a token are left out and counted. meta.json has
+the size and hash of every array; a store whose files are no longer those is built again.
 """
 
 from __future__ import annotations
 
 import contextlib
-import json
 from collections import Counter
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -22,7 +22,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from ablate.corpus.cache import discard, key_of, stage
+from ablate.corpus.cache import discard, is_whole, key_of, seal, sealed_meta, stage
 from ablate.corpus.sources import Corpus, fingerprint_of
 from ablate.tokens.encoders import encode_here, encode_in_workers
 from ablate.tokens.encoding import EncodedDocuments, group, token_dtype
@@ -37,6 +37,7 @@ ARRAYS = (
     "document_hashes",
     "document_bytes",
 )
+FILES = tuple(f"{name}.npy" for name in ARRAYS)
 SMALL_BYTES, MOST_JOBS = 25_000_000, 16
 
 
@@ -53,7 +54,10 @@ class TokenStore:
     def __init__(self, folder: str | Path) -> None:
         self.folder = Path(folder)
         self.hash = self.folder.name
-        self.meta: dict[str, Any] = json.loads((self.folder / "meta.json").read_text())
+        meta = sealed_meta(self.folder)
+        if meta is None:
+            raise ValueError(f"{self.folder / 'meta.json'} is missing or damaged: build it again")
+        self.meta: dict[str, Any] = meta
         for name in ARRAYS:
             setattr(self, name, _map(self.folder / f"{name}.npy"))
 
@@ -96,7 +100,7 @@ def build(
     """
     name = key_of(FORMAT_VERSION, corpus.fingerprint, tokenizer.hash)
     folder = Path(cache_dir) / "stores" / name
-    if not _is_whole(folder):
+    if not is_whole(folder, FILES):
         discard(folder)
         chunks = group(corpus.open(), chunk_characters)
         if jobs == 1:
@@ -105,14 +109,8 @@ def build(
             encoded = encode_in_workers(chunks, tokenizer, jobs)
         with stage(folder) as temporary, contextlib.closing(encoded):
             temporary.mkdir()
-            meta = _write(temporary, corpus, tokenizer, encoded, progress)
-            (temporary / "meta.json").write_text(json.dumps(meta, indent=1))
+            seal(temporary, _write(temporary, corpus, tokenizer, encoded, progress))
     return TokenStore(folder)
-
-
-def _is_whole(folder: Path) -> bool:
-    names = ("meta.json", *(f"{name}.npy" for name in ARRAYS))
-    return all((folder / name).is_file() for name in names)
 
 
 def _map(path: Path) -> np.ndarray:

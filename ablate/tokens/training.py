@@ -23,7 +23,7 @@ import numpy as np
 import tokenizers
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors, trainers
 
-from ablate.corpus.cache import key_of, stage
+from ablate.corpus.cache import discard, is_whole, key_of, seal, stage
 from ablate.corpus.sentences import split_sentences
 from ablate.tokens.tokenizer import SPECIAL_TOKENS, Tokenizer
 
@@ -60,7 +60,8 @@ def train(
     contents = documents_key or _content_key(documents)
     key = key_of(TRAINING_VERSION, kind, vocab_size, lowercase, contents)
     folder = Path(cache_dir) / "tokenizers" / key
-    if not (folder / "tokenizer.json").is_file():
+    if not is_whole(folder, ["tokenizer.json"]):
+        discard(folder)
         if iter(documents) is documents:
             documents = list(documents)
         if next(_sentences(documents), None) is None:
@@ -76,7 +77,8 @@ def from_morphemes(morphemes: list[str], *, cache_dir: str | Path) -> Tokenizer:
     entries = [*SPECIAL_TOKENS, *morphemes]
     assert len(set(entries)) == len(entries), "a morpheme is listed twice"
     folder = Path(cache_dir) / "tokenizers" / key_of(TRAINING_VERSION, "morphemes", entries)
-    if not (folder / "tokenizer.json").is_file():
+    if not is_whole(folder, ["tokenizer.json"]):
+        discard(folder)
         built = _wordpiece_of({entry: i for i, entry in enumerate(entries)}, lowercase=True)
         _store(folder, built, {"kind": "morphemes"})
     return Tokenizer(folder / "tokenizer.json")
@@ -105,8 +107,7 @@ def _store(folder: Path, trained: tokenizers.Tokenizer, facts: dict) -> None:
     with stage(folder) as temporary:
         temporary.mkdir()
         trained.save(str(temporary / "tokenizer.json"))
-        facts = {**facts, "vocab_size": trained.get_vocab_size()}
-        (temporary / "meta.json").write_text(json.dumps(facts, indent=1))
+        seal(temporary, {**facts, "vocab_size": trained.get_vocab_size()})
 
 
 def _alphabet(

@@ -8,15 +8,14 @@ property of the text.
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
 
 import numpy as np
 
 from ablate import rng
-from ablate.corpus.cache import key_of, stage
-from ablate.tokens.store import ARRAYS, TokenStore
+from ablate.corpus.cache import discard, is_whole, key_of, seal, stage
+from ablate.tokens.store import ARRAYS, FILES, TokenStore
 
 FORMAT_VERSION = 1
 _MOVED = ("tokens", "word_starts")
@@ -33,12 +32,13 @@ def shuffled(
     """
     name = key_of("word_order", FORMAT_VERSION, store.hash, threshold, seed)
     folder = Path(cache_dir) / "stores" / name
-    if not (folder / "meta.json").is_file():
+    if not is_whole(folder, FILES):
+        discard(folder)
         with stage(folder) as temporary:
             temporary.mkdir()
             _write(temporary, store, threshold, seed, chunk)
             meta = {**store.meta, "word_order": "shuffled", "natural_store": store.hash}
-            (temporary / "meta.json").write_text(json.dumps(meta, indent=1))
+            seal(temporary, meta)
     return TokenStore(folder)
 
 
