@@ -149,6 +149,19 @@ def is_whole(folder: Path, names: Iterable[str]) -> bool:
     )
 
 
+def must_build(folder: Path, names: Iterable[str]) -> bool:
+    """Whether a sealed folder is not there; what is there and damaged is said and removed.
+
+    One that another process has finished meanwhile is left alone.
+    """
+    was_there = os.path.lexists(folder)
+    if is_whole(folder, names):
+        return False
+    if was_there:
+        discard(folder)
+    return True
+
+
 def write_memo(memo: Path, found: dict[str, Any], copy: Path | None) -> None:
     """What was found in a corpus, with the size and hash of the copy of its texts if it has one."""
     with stage(memo) as temporary:

@@ -141,9 +141,11 @@ def _scan_cached(
         MAX_COUNTED_WORDS, WORDS_PER_DOCUMENT,
     )  # fmt: skip
     file = Path(cache_dir) / "held_out_text" / f"{key}.json"
+    was_there = file.exists()
     found = read_json(file)
     if found is None:
-        discard(file)
+        if was_there:
+            discard(file)
         texts, bands, counted = _scan(corpus, num_words)
         found = {"texts": texts, "bands": bands, "counted": counted}
         with stage(file) as temporary:

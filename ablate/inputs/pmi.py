@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ablate.corpus.cache import discard, is_whole, key_of, seal, sealed_meta, stage
+from ablate.corpus.cache import key_of, must_build, seal, sealed_meta, stage
 from ablate.corpus.sources import fingerprint_of
 from ablate.inputs.collocations import HashIndex, collocation_units, unit_heads
 from ablate.inputs.ngram_counts import (
@@ -145,8 +145,7 @@ def build_list(
     chosen = fingerprint_of(documents.astype(np.uint64))
     name = key_of(FORMAT_VERSION, store.hash, chosen, special.tolist(), settings)
     folder = Path(cache_dir) / "pmi" / name
-    if not is_whole(folder, (f"{array_name}.npy" for array_name in ARRAYS)):
-        discard(folder)
+    if must_build(folder, (f"{array_name}.npy" for array_name in ARRAYS)):
         sentences = sentences_of(store, documents, max_tokens=max_tokens, special_ids=special)
         arrays, facts = _rank(sentences, num_ngrams, max_words, min_count)
         with stage(folder) as temporary:

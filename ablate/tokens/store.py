@@ -22,7 +22,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from ablate.corpus.cache import discard, is_whole, key_of, seal, sealed_meta, stage
+from ablate.corpus.cache import key_of, must_build, seal, sealed_meta, stage
 from ablate.corpus.sources import Corpus, fingerprint_of
 from ablate.tokens.encoders import encode_here, encode_in_workers
 from ablate.tokens.encoding import EncodedDocuments, group, token_dtype
@@ -100,8 +100,7 @@ def build(
     """
     name = key_of(FORMAT_VERSION, corpus.fingerprint, tokenizer.hash)
     folder = Path(cache_dir) / "stores" / name
-    if not is_whole(folder, FILES):
-        discard(folder)
+    if must_build(folder, FILES):
         chunks = group(corpus.open(), chunk_characters)
         if jobs == 1:
             encoded = encode_here(chunks, tokenizer)

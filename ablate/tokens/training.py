@@ -23,7 +23,7 @@ import numpy as np
 import tokenizers
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors, trainers
 
-from ablate.corpus.cache import discard, is_whole, key_of, seal, stage
+from ablate.corpus.cache import key_of, must_build, seal, stage
 from ablate.corpus.sentences import split_sentences
 from ablate.tokens.tokenizer import SPECIAL_TOKENS, Tokenizer
 
@@ -60,8 +60,7 @@ def train(
     contents = documents_key or _content_key(documents)
     key = key_of(TRAINING_VERSION, kind, vocab_size, lowercase, contents)
     folder = Path(cache_dir) / "tokenizers" / key
-    if not is_whole(folder, ["tokenizer.json"]):
-        discard(folder)
+    if must_build(folder, ["tokenizer.json"]):
         if iter(documents) is documents:
             documents = list(documents)
         if next(_sentences(documents), None) is None:
@@ -77,8 +76,7 @@ def from_morphemes(morphemes: list[str], *, cache_dir: str | Path) -> Tokenizer:
     entries = [*SPECIAL_TOKENS, *morphemes]
     assert len(set(entries)) == len(entries), "a morpheme is listed twice"
     folder = Path(cache_dir) / "tokenizers" / key_of(TRAINING_VERSION, "morphemes", entries)
-    if not is_whole(folder, ["tokenizer.json"]):
-        discard(folder)
+    if must_build(folder, ["tokenizer.json"]):
         built = _wordpiece_of({entry: i for i, entry in enumerate(entries)}, lowercase=True)
         _store(folder, built, {"kind": "morphemes"})
     return Tokenizer(folder / "tokenizer.json")

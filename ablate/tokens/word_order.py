@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 
 from ablate import rng
-from ablate.corpus.cache import discard, is_whole, key_of, seal, stage
+from ablate.corpus.cache import key_of, must_build, seal, stage
 from ablate.tokens.store import ARRAYS, FILES, TokenStore
 
 FORMAT_VERSION = 1
@@ -32,8 +32,7 @@ def shuffled(
     """
     name = key_of("word_order", FORMAT_VERSION, store.hash, threshold, seed)
     folder = Path(cache_dir) / "stores" / name
-    if not is_whole(folder, FILES):
-        discard(folder)
+    if must_build(folder, FILES):
         with stage(folder) as temporary:
             temporary.mkdir()
             _write(temporary, store, threshold, seed, chunk)
