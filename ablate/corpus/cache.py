@@ -212,19 +212,31 @@ def _hash_of(path: Path, *_state: int) -> str:
 def discard(path: Path) -> None:
     """Remove a damaged file, or a folder with one or without a part; a whole one is not asked for.
 
-    Nothing is said where nothing is.
+    Nothing is said where nothing is. Moved away first: of processes that find the same damage one
+    removes it.
     """
-    say_damaged(path)
-    if path.is_dir() and not path.is_symlink():
-        shutil.rmtree(path)
+    if not os.path.lexists(path):
+        return
+    folder, lock = _own_folder(path)
+    try:
+        os.rename(path, folder / path.name)
+    except FileNotFoundError:  # another process was quicker
+        return
     else:
-        path.unlink(missing_ok=True)
+        print(_not_whole(path), file=sys.stderr, flush=True)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        lock.close()
 
 
 def say_damaged(path: Path) -> None:
     """Tell that what is there is built again, if there is anything."""
     if os.path.lexists(path):
-        print(f"warning: {path} is not whole; it is built again", file=sys.stderr, flush=True)
+        print(_not_whole(path), file=sys.stderr, flush=True)
+
+
+def _not_whole(path: Path) -> str:
+    return f"warning: {path} is not whole; it is built again"
 
 
 def _place_folder(temporary: Path, path: Path) -> None:

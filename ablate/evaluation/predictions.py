@@ -2,12 +2,14 @@
 
 The metadata hold the key (everything that decides the content) and the facts of the run that wrote
 it. A file is read back only if its key is the one asked for, and it gets its name when it is
-complete, so an interrupted fit leaves nothing that could be taken for a result. Every page has its
-checksum, and the metadata have one of all that stands outside the pages: a damaged file is none.
+complete, so an interrupted fit leaves nothing that could be taken for a result. The metadata also
+hold the hash of the whole file, made while its own place is zeros: a damaged file is none.
 """
 
 from __future__ import annotations
 
+import hashlib
+import io
 import json
 import os
 import sys
@@ -15,12 +17,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from ablate.corpus.cache import key_of
 from ablate.evaluation.measurement import Part, Table
 from ablate.pretraining.disk import writing
 
 FORMAT_VERSION = 3  # of the files and of what decides their content
-_METADATA = ("ablate_key", "ablate_facts", "ablate_checksum")
+_MARK, _DIGITS = b"blake2b:", 32
+_PLACE = _MARK + b"0" * _DIGITS
 
 
 def write(file: Path, part: Part, *, key: dict[str, Any]) -> None:
@@ -32,15 +34,16 @@ def write(file: Path, part: Part, *, key: dict[str, Any]) -> None:
         name: pa.array(values, type=pa.float32() if name.startswith("score_") else None)
         for name, values in part.table.items()
     }
-    table = pa.table(columns)
-    said = (_text(key), json.dumps(part.facts))
-    metadata = dict(zip(_METADATA, (*said, _checksum(table, *said)), strict=True))
+    metadata = {
+        "ablate_key": _text(key), "ablate_facts": json.dumps(part.facts), "ablate_hash": _PLACE,
+    }  # fmt: skip
+    content = io.BytesIO()
+    pq.write_table(pa.table(columns).replace_schema_metadata(metadata), content)
     temporary = file.with_name(f".{file.name}.{os.getpid()}")
     with writing(file):
         file.parent.mkdir(parents=True, exist_ok=True)
         try:
-            table = table.replace_schema_metadata(metadata)
-            pq.write_table(table, temporary, write_page_checksum=True)
+            temporary.write_bytes(_hashed(content.getvalue()))
             os.replace(temporary, file)
         finally:
             temporary.unlink(missing_ok=True)
@@ -65,22 +68,28 @@ def _read_whole(file: Path, key: str | None) -> Part | None:
     import pyarrow.parquet as pq
 
     try:
-        table = pq.read_table(file, page_checksum_verification=True)
+        content = file.read_bytes()
+        place = content.rfind(_MARK)
+        if place >= 0:
+            blank = content[:place] + _PLACE + content[place + len(_PLACE) :]
+            if _hashed(blank) != content:
+                return None
+        table = pq.read_table(pa.BufferReader(content))
         metadata = table.schema.metadata or {}
-        found = [metadata.get(name.encode(), b"{}").decode() for name in _METADATA]
-        if key is not None and found[0] != key:
+        if place < 0 and b"ablate_hash" in metadata:  # files of older versions have none
             return None
-        checked = _METADATA[-1].encode() in metadata  # older files have none
-        if checked and found[-1] != _checksum(table, *found[:-1]):
+        if key is not None and metadata.get(b"ablate_key") != key.encode():
             return None
-        return Part(table.to_pydict(), json.loads(found[1]))
+        return Part(table.to_pydict(), json.loads(metadata.get(b"ablate_facts", b"{}")))
     except (OSError, ValueError, pa.ArrowException):
         return None
 
 
-def _checksum(table: Any, key: str, facts: str) -> str:
-    columns = [[field.name, str(field.type)] for field in table.schema]
-    return key_of(columns, table.num_rows, key, facts)
+def _hashed(content: bytes) -> bytes:
+    """A file's bytes with their hash at the last place kept for it."""
+    before, _, after = content.rpartition(_PLACE)
+    digest = hashlib.blake2b(content, digest_size=_DIGITS // 2).hexdigest()
+    return before + _MARK + digest.encode() + after
 
 
 def joined(parts: Sequence[Part]) -> Part:

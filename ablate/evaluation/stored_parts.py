@@ -57,7 +57,9 @@ def read(file: Path, name: str, details: Mapping[str, Any]) -> list[Part]:
     found = predictions.read(file)
     facts = found.facts.get("parts") if found is not None else None
     if found is None or not isinstance(facts, list) or not facts:
-        raise ValueError(f"{file} is missing or no file of predictions; {WHAT_TO_TYPE}")
+        raise ValueError(
+            f"{file} is missing or no file of predictions as a run has written it; {WHAT_TO_TYPE}"
+        )
     spec = facts[0].get("task")
     task = spec.get("name") if isinstance(spec, Mapping) else facts[0].get("name")
     if task is not None and task != name:

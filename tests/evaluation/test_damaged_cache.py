@@ -199,18 +199,21 @@ def test_no_flipped_bit_of_predictions_is_scored(tmp_path, capsys, bit):
     predictions.write(file, PART, key=key)
     assert predictions.read(file, key=key) == PART
     data = file.read_bytes()
-    refused = 0
-    for place in range(0, len(data), 3):
+    for place in range(len(data)):
         file.write_bytes(data[:place] + bytes([data[place] ^ bit]) + data[place + 1 :])
-        found = predictions.read(file, key=key)
-        assert found in (None, PART), place
+        assert predictions.read(file, key=key) is None, place
         said = capsys.readouterr().err
-        assert said.count("; it is measured again\n") == said.count("\n") == (found is None)
-        refused += found is None
-    assert refused > len(data) / 3 / 2
+        assert said.count("; it is measured again\n") == said.count("\n") == 1
 
 
-@pytest.mark.parametrize("kind", ["truncated", "emptied", "empty_object", "list"])
+def test_a_prediction_may_hold_what_marks_the_hash(tmp_path):
+    text = "blake2b:" + "0" * 32
+    part = Part({"example_id": [text, "b"], "label": [0, 1]}, {"note": text})
+    predictions.write(tmp_path / "a.parquet", part, key={"text": text})
+    assert predictions.read(tmp_path / "a.parquet", key={"text": text}) == part
+
+
+@pytest.mark.parametrize("kind", sorted(set(DAMAGE) - {"deleted"}))
 def test_damaged_predictions_are_said_and_none_are_not(tmp_path, capsys, kind):
     file = tmp_path / "toy-0.parquet"
     assert predictions.read(file, key={}) is None
