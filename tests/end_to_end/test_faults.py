@@ -142,7 +142,7 @@ def test_b41_what_cannot_change_a_token_changes_no_key_and_the_rest_does(tmp_pat
 def test_b26_two_processes_of_one_job_are_one_run_of_wandb(tmp_path):
     words = [*TINY, *BUILT_IN, "trainer.devices=2", "trainer.accelerator=cpu"]
     words += ["trainer.precision=fp32", "tracking.mode=offline"]
-    env = {k: v for k, v in os.environ.items() if k != "WANDB_MODE"}
+    env = {k: v for k, v in os.environ.items() if k not in ("WANDB_MODE", "WANDB_SERVICE")}
     done = subprocess.run(
         [sys.executable, "-m", "ablate", *words], cwd=tmp_path, capture_output=True, text=True,
         env={**env, "PYTHONPATH": str(ROOT)}, timeout=600,
