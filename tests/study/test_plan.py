@@ -121,7 +121,8 @@ def test_evaluation_is_told_where_a_run_has_measured_it(tmp_path):
     run = tmp_path / "single" / "plain-s0-x"
     run.mkdir(parents=True)
     (run / "record.json").write_text(
-        '{"status": "complete", "scores": {}, "timings": {"evaluation_seconds": {"a": 2.5, "b": 4.0}}}'
+        '{"status": "complete", "scores": {}, '
+        '"timings": {"evaluation_seconds": {"a": 2.5, "b": 4.0}}}'
     )
     folder.note("plain", 0, State("complete", run.name))
     assert plan.evaluation_seconds(study, folder) == 6.5
