@@ -25,8 +25,8 @@ NAMED = {
 SCALES = [(file, scale) for file in FILES for scale in yaml.safe_load(file.read_text())["scales"]]
 IDS = [f"{file.stem}-{scale}" for file, scale in SCALES]
 UNPUBLISHED = ("by construction, no publication", "planted")
-_SHARED = (Path(__file__).parents[3] / "shared", Path("/work/shared"))
-LITERATURE = [f for shared in _SHARED if (f := shared / "literature" / "published.csv").is_file()]
+_PUBLISHED = Path(__file__).parents[3] / "shared" / "literature" / "published.csv"
+LITERATURE = [_PUBLISHED] if _PUBLISHED.is_file() else []
 # masked-LM scores: the objective of training, up to the mask
 OWN_OBJECTIVE = ("val/token_mask/", "val/whole_word_mask/", "val/clm/")
 
