@@ -61,16 +61,29 @@ def tokenizer():
     return made
 
 
+def _load(name):
+    """A file beside this one as a module: test folders are no packages."""
+    if name not in sys.modules:
+        spec = importlib.util.spec_from_file_location(name, Path(__file__).with_name(f"{name}.py"))
+        sys.modules[name] = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(sys.modules[name])
+    return sys.modules[name]
+
+
+@pytest.fixture
+def slurm_stand_in(tmp_path, monkeypatch):
+    """The module of Slurm's commands, which are first on PATH of whatever is started."""
+    module = _load("slurm_stand_in")
+    (tmp_path / "slurm").mkdir()
+    monkeypatch.setenv("SLURM_STAND_IN", str(tmp_path / "slurm"))
+    monkeypatch.setenv("PATH", f"{module.install(tmp_path)}{os.pathsep}{os.environ['PATH']}")
+    return module
+
+
 @pytest.fixture
 def wandb_server():
     """A running stand-in of the W&B server, see `wandb_server.py`."""
-    for name in ("wandb_answers", "wandb_server"):  # test folders are no packages
-        if name not in sys.modules:
-            spec = importlib.util.spec_from_file_location(
-                name, Path(__file__).with_name(f"{name}.py")
-            )
-            sys.modules[name] = importlib.util.module_from_spec(spec)
-            spec.loader.exec_module(sys.modules[name])
-    server = sys.modules["wandb_server"].Server()
+    _load("wandb_answers")
+    server = _load("wandb_server").Server()
     yield server
     server.stop()

@@ -188,16 +188,9 @@ def fit(
 @contextlib.contextmanager
 def _environment() -> Iterator[None]:
     """Leaves the environment as it was: a later fit in this process would read it."""
-    before = {name: os.environ.get(name) for name in _LEFT_BEHIND}
-    os.environ[machine.MARK] = str(os.getpid())
-    try:
+    with machine.environment_left(_LEFT_BEHIND):
+        os.environ[machine.MARK] = str(os.getpid())
         yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                os.environ.pop(name, None)
-            else:
-                os.environ[name] = value
 
 
 def _wait_for_children(start: Callable[[], None], newest: Callable[[], Any]) -> None:

@@ -13,7 +13,7 @@ import gc
 import os
 import platform
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from ablate.tokens.encoders import THREAD_POOLS
@@ -89,8 +89,15 @@ def set_threads(threads: int) -> None:
 @contextlib.contextmanager
 def thread_pools(threads: int) -> Iterator[None]:
     """Processes started inside have `threads` threads from their first import on."""
-    before = {name: os.environ.get(name) for name in THREAD_POOLS}
-    os.environ.update(dict.fromkeys(THREAD_POOLS, str(threads)))
+    with environment_left(THREAD_POOLS):
+        os.environ.update(dict.fromkeys(THREAD_POOLS, str(threads)))
+        yield
+
+
+@contextlib.contextmanager
+def environment_left(names: Sequence[str]) -> Iterator[None]:
+    """Whatever happens inside, these variables are afterwards what they were."""
+    before = {name: os.environ.get(name) for name in names}
     try:
         yield
     finally:

@@ -40,6 +40,12 @@ STUDY = {
 }
 
 
+@pytest.fixture(scope="session")
+def tiny_study():
+    """The content of a study's file."""
+    return dict(STUDY)
+
+
 def _plainly():
     """Two cores at most, so that two jobs have one thread each on every machine; and Ctrl-C does
     what it does at a prompt (a shell's background jobs ignore it, and hand that on)."""

@@ -4,30 +4,21 @@ import pytest
 import yaml
 
 pytestmark = pytest.mark.slow
-STUDY = {
-    "question": "Does a larger learning rate help?",
-    "baseline": "plain",
-    "arms": {"plain": [], "fast": ["optimizer.learning_rate=0.01"]},
-    "moves": ["optimizer.learning_rate"],
-    "seeds": 2,
-    "primary": "val/token_mask/loss",
-    "higher_is_better": False,
-    "margin": 0.1,
-    "common": [
-        "budget.clock=steps", "budget.amount=4", "evaluation=none", "tracking=none",
-        "corpus.num_documents=200", "corpus.validation_fraction=0.1", "size.hidden_size=16",
-        "trainer.threads=1", "trainer.progress_bar=false", "trainer.validation_rows=16",
-        "trainer.num_validations=2",
-    ],
-}  # fmt: skip
+COMMON = [
+    "budget.clock=steps", "budget.amount=4", "evaluation=none", "tracking=none",
+    "corpus.num_documents=200", "corpus.validation_fraction=0.1", "size.hidden_size=16",
+    "trainer.threads=1", "trainer.progress_bar=false", "trainer.validation_rows=16",
+    "trainer.num_validations=2",
+]  # fmt: skip
 
 
 @pytest.fixture(scope="module")
-def study(warm_process):
+def study(warm_process, tiny_study):
     """Runs the study in a folder, disturbed or not: (exit code, what it said, its report)."""
 
     def run(folder, **more):
-        (folder / "tiny.yaml").write_text(yaml.safe_dump(STUDY, sort_keys=False))
+        content = {**tiny_study, "common": COMMON}
+        (folder / "tiny.yaml").write_text(yaml.safe_dump(content, sort_keys=False))
         words = ["study=tiny.yaml", "paths.cache_dir=cache"]
         code, said = warm_process.run(folder, *words, **more)
         files = [path for path in folder.glob("reports/**/*") if path.is_file()]

@@ -2,34 +2,19 @@
 are warned of their time limit, lose their node and outlive the command. The same bits every time.
 """
 
-import importlib.util
 import json
 import os
 import random
 import signal
 import sys
 import time
-from pathlib import Path
 
 import pytest
 
 pytest.importorskip("submitit")
 JOBS = ("compute.jobs=2", "compute.cpus=1")
 NAMES = ("overrides", "config.yaml")  # which name the jobs
-STAND_IN = Path(__file__).resolve().parent.parent / "slurm_stand_in.py"
 linux = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-
-
-@pytest.fixture
-def slurm(tmp_path, monkeypatch):
-    """The stand-in's module, its commands first on PATH of whatever is started."""
-    spec = importlib.util.spec_from_file_location("slurm_stand_in", STAND_IN)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    (tmp_path / "slurm").mkdir()
-    monkeypatch.setenv("SLURM_STAND_IN", str(tmp_path / "slurm"))
-    monkeypatch.setenv("PATH", f"{module.install(tmp_path)}{os.pathsep}{os.environ['PATH']}")
-    return module
 
 
 def test_jobs_on_this_machine_inside_an_allocation_of_several_tasks(shell, monkeypatch):
@@ -52,7 +37,9 @@ def test_jobs_of_submitit_end_in_the_same_bits(shell, undisturbed):
 
 @linux
 @pytest.mark.slow
-def test_slurm_jobs_that_are_warned_and_moved_end_in_the_same_bits(shell, undisturbed, slurm):
+def test_slurm_jobs_that_are_warned_and_moved_end_in_the_same_bits(
+    shell, undisturbed, slurm_stand_in
+):
     """Six signals at seeded moments, each to a job that trains: the time limit's, a node's end."""
     found = shell()
     draw = random.Random(7)
@@ -60,8 +47,10 @@ def test_slurm_jobs_that_are_warned_and_moved_end_in_the_same_bits(shell, undist
     signals = [signal.SIGUSR2, signal.SIGTERM] * 3
     for signum, steps in zip(signals, sorted(draw.sample(range(1, 150), 6)), strict=True):
         found.wait_for(steps, process)
-        training = [n for n in slurm.numbers() if slurm.read(n)["state"] == "RUNNING"]
-        step = training and slurm.read(draw.choice(training))["step"]
+        training = [
+            n for n in slurm_stand_in.numbers() if slurm_stand_in.read(n)["state"] == "RUNNING"
+        ]
+        step = training and slurm_stand_in.read(draw.choice(training))["step"]
         if step:
             os.kill(step, signum)
     assert process.wait(timeout=900) == 0, found.said
@@ -73,18 +62,20 @@ def test_slurm_jobs_that_are_warned_and_moved_end_in_the_same_bits(shell, undist
 
 @linux
 @pytest.mark.slow
-def test_slurm_jobs_outlive_the_command_and_the_next_one_takes_them_up(shell, undisturbed, slurm):
+def test_slurm_jobs_outlive_the_command_and_the_next_one_takes_them_up(
+    shell, undisturbed, slurm_stand_in
+):
     found = shell()
     process = found.start("compute=submitit_slurm", *JOBS)
     found.wait_for(5, process)
     process.kill()
     process.wait()
-    submitted = slurm.numbers()
+    submitted = slurm_stand_in.numbers()
     assert len(submitted) == 2
     kept = json.loads((found.folder / "runs/studies/tiny/jobs.json").read_text())
     assert {int(entry["id"]) for entry in kept.values()} == set(submitted)
     assert found.finish("compute=submitit_slurm", *JOBS) == 0, found.said
-    assert len(slurm.numbers()) == found.runs  # none was submitted twice
+    assert len(slurm_stand_in.numbers()) == found.runs  # none was submitted twice
     found.assert_same_as(undisturbed, but=NAMES)
     found.assert_trained_once()
 
@@ -93,7 +84,7 @@ def test_slurm_jobs_outlive_the_command_and_the_next_one_takes_them_up(shell, un
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", ["submitit_local", "submitit_slurm"])
 @pytest.mark.parametrize(("signum", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
-def test_a_stopped_command_stops_its_jobs(shell, slurm, kind, signum, code):
+def test_a_stopped_command_stops_its_jobs(shell, slurm_stand_in, kind, signum, code):
     found = shell()
     process = found.start(f"compute={kind}", *JOBS)
     found.wait_for(4, process)

@@ -1,7 +1,6 @@
 """Jobs of submitit: on this machine, and through a stand-in of Slurm's commands."""
 
 import contextlib
-import importlib.util
 import os
 import pickle
 import signal
@@ -20,7 +19,6 @@ from ablate.study.computes import Compute
 from ablate.study.states import State
 
 pytest.importorskip("submitit")
-STAND_IN = Path(__file__).resolve().parent.parent / "slurm_stand_in.py"
 KINDS = ("submitit_local", "submitit_slurm")
 
 
@@ -66,17 +64,11 @@ def by_value():
 
 
 @pytest.fixture
-def slurm(tmp_path, monkeypatch):
-    """The stand-in's module, its commands first on PATH."""
-    spec = importlib.util.spec_from_file_location("slurm_stand_in", STAND_IN)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    (tmp_path / "slurm").mkdir()
-    monkeypatch.setenv("SLURM_STAND_IN", str(tmp_path / "slurm"))
-    monkeypatch.setenv("PATH", f"{module.install(tmp_path)}{os.pathsep}{os.environ['PATH']}")
+def slurm(slurm_stand_in, monkeypatch):
+    """The stand-in, asked often."""
     monkeypatch.setattr(cluster, "ASK_SECONDS", 1.0)
     monkeypatch.setattr(cluster, "ANSWER_SECONDS", 1.5)
-    return module
+    return slurm_stand_in
 
 
 @pytest.fixture(params=KINDS)
